@@ -1,0 +1,1 @@
+//! Wire codecs and provider knowledge.
