@@ -8,3 +8,5 @@
 pub mod event;
 
 pub use event::{Decoder, Event, Framing, Meter};
+mod dialect;
+pub use dialect::{Dialect, Operation};
