@@ -4,7 +4,9 @@
 //! does not touch leaves every function here byte for byte as it came.
 //!
 //! - [`event`]: cutting a streamed body into events, and putting other data into one.
+//! - [`json`]: JSON documents, edited in place.
 
 pub mod event;
+pub mod json;
 
 pub use event::{Decoder, Event, Framing, Meter};
