@@ -1,1 +1,2 @@
 //! The proxy.
+pub mod link;

@@ -11,6 +11,7 @@ macro_rules! named {
             Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd,
             serde::Deserialize, serde::Serialize, schemars::JsonSchema,
         )]
+        #[schemars(inline)]
         #[non_exhaustive]
         pub enum $Type {
             $($(#[doc = $doc])* #[serde(rename = $name $(, alias = $alias)*)] $Variant,)*
