@@ -1,1 +1,3 @@
 //! The proxy.
+
+pub mod tls;
