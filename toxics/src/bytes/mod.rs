@@ -1,0 +1,3 @@
+//! Toxics on the bytes of a connection.
+mod latency;
+pub use latency::Latency;

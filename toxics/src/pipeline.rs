@@ -1,0 +1,372 @@
+//! Filters in a row, and how the row changes under a live stream.
+use crate::stream::{Moment, NEVER, Report, Schedule, Step, StreamFilter, Timed, Weight};
+
+/// Which toxic a stage stands for. A changed toxic keeps its number and gets a new revision.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct StageId {
+    /// The toxic's number, unique in the process.
+    pub toxic: u64,
+    /// Counts the changes of its attributes.
+    pub revision: u64,
+}
+
+/// Filters in a row, each fed by the one before.
+///
+/// Results depend on when steps are pushed, never on when the pipeline is
+/// polled: each filter sees each step at that step's own moment.
+pub struct Pipeline<T: Weight> {
+    entry: Schedule<T>,
+    stages: Vec<Stage<T>>,
+}
+
+struct Stage<T: Weight> {
+    id: StageId,
+    filter: Box<dyn StreamFilter<T>>,
+    out: Schedule<T>,
+    reported: Report,
+}
+
+impl<T: Weight> Default for Pipeline<T> {
+    fn default() -> Self {
+        Self { entry: Schedule::default(), stages: Vec::new() }
+    }
+}
+
+impl<T: Weight> Pipeline<T> {
+    /// Puts a filter last, from now on.
+    ///
+    /// It acts on all that has not left the pipeline yet.
+    pub fn append(&mut self, now: Moment, id: StageId, mut filter: Box<dyn StreamFilter<T>>) {
+        self.advance(now);
+        let mut out = Schedule::default();
+        out.came = now;
+        filter.on_start(now, &mut out);
+        self.stages.push(Stage { id, filter, out, reported: Report::default() });
+    }
+
+    /// Puts a step in. Nothing enters after an end.
+    pub fn push(&mut self, now: Moment, step: Step<T>) {
+        self.entry.came = now;
+        self.entry.add(now, step);
+    }
+
+    /// Takes the next step that is due.
+    pub fn poll(&mut self, now: Moment) -> Option<Step<T>> {
+        self.advance(now);
+        self.exit_mut().take_due(now).map(|(_, step)| step)
+    }
+
+    /// Makes the stages exactly those in `wanted`, from now on.
+    ///
+    /// A stage with an unchanged revision is left alone. A changed one goes on
+    /// from its predecessor's tally. A new one comes last. Nothing is lost or
+    /// reordered, and nothing is waited for.
+    pub fn change(
+        &mut self,
+        now: Moment,
+        wanted: &[StageId],
+        mut start: impl FnMut(StageId) -> Option<Box<dyn StreamFilter<T>>>,
+    ) {
+        self.advance(now);
+        let mut index = 0;
+        while let Some(stage) = self.stages.get(index) {
+            match wanted.iter().find(|id| id.toxic == stage.id.toxic) {
+                Some(id) if id.revision == stage.id.revision => index += 1,
+                Some(id) => match start(*id) {
+                    Some(filter) => {
+                        self.replace(now, index, *id, filter);
+                        index += 1;
+                    }
+                    None => self.remove(now, index),
+                },
+                None => self.remove(now, index),
+            }
+        }
+        for id in wanted {
+            if !self.stages.iter().any(|stage| stage.id.toxic == id.toxic)
+                && let Some(filter) = start(*id)
+            {
+                self.append(now, *id, filter);
+            }
+        }
+    }
+
+    /// Whether a break or close of the connection is due, however many items are queued before it.
+    pub fn break_is_due(&self, now: Moment) -> Option<Step<T>> {
+        let exit = self.stages.last().map_or(&self.entry, |stage| &stage.out);
+        exit.steps.iter().take_while(|timed| timed.at <= now).find_map(|timed| match timed.step {
+            Step::Close => Some(Step::Close),
+            Step::Reset => Some(Step::Reset),
+            Step::Item(_) | Step::End => None,
+        })
+    }
+
+    /// When to poll next; `None` if nothing waits for a moment that comes.
+    pub fn next_wakeup(&self) -> Option<Moment> {
+        let queues = self.stages.iter().flat_map(|stage| [stage.out.next_at(), stage.out.wake]);
+        queues.chain([self.entry.next_at()]).flatten().filter(|at| *at != NEVER).min()
+    }
+
+    /// Whether more may be pushed: no stage holds more than it may.
+    pub fn has_room(&self) -> bool {
+        self.stages.iter().all(|stage| stage.out.weight < stage.filter.capacity())
+            && (self.stages.is_empty() || self.entry.weight < MAX_UNFILTERED)
+            && (!self.stages.is_empty() || self.entry.weight == 0)
+    }
+
+    /// Whether there are no stages, and nothing is inside.
+    pub fn is_transparent(&self) -> bool {
+        self.stages.is_empty() && self.entry.steps.is_empty()
+    }
+
+    /// Whether there are no steps inside.
+    pub fn is_empty(&self) -> bool {
+        self.entry.steps.is_empty() && self.stages.iter().all(|stage| stage.out.steps.is_empty())
+    }
+
+    /// How many bytes are inside.
+    pub fn weight(&self) -> usize {
+        self.entry.weight + self.stages.iter().map(|stage| stage.out.weight).sum::<usize>()
+    }
+
+    /// The stages in order.
+    pub fn stages(&self) -> impl Iterator<Item = StageId> + '_ {
+        self.stages.iter().map(|stage| stage.id)
+    }
+
+    /// Gives each report that has changed since it was last asked for.
+    pub fn reports(&mut self, mut tell: impl FnMut(StageId, Report)) {
+        for stage in &mut self.stages {
+            if stage.out.report != stage.reported {
+                stage.reported = stage.out.report;
+                tell(stage.id, stage.reported);
+            }
+        }
+    }
+
+    fn exit_mut(&mut self) -> &mut Schedule<T> {
+        self.stages.last_mut().map_or(&mut self.entry, |stage| &mut stage.out)
+    }
+
+    /// Runs every filter up to `now`.
+    fn advance(&mut self, now: Moment) {
+        let mut source = &mut self.entry;
+        for stage in &mut self.stages {
+            stage.run(source, now);
+            source = &mut stage.out;
+        }
+    }
+
+    fn remove(&mut self, now: Moment, index: usize) {
+        let mut stage = self.stages.remove(index);
+        stage.filter.on_stop(now, &mut stage.out);
+        stage.out.release(now);
+        self.queue_before(index).put_first(stage.out);
+        self.advance(now);
+    }
+
+    fn replace(&mut self, now: Moment, index: usize, id: StageId, mut filter: Box<dyn StreamFilter<T>>) {
+        let Some(stage) = self.stages.get_mut(index) else { return };
+        filter.resume(stage.filter.tally());
+        let hand_over = stage.filter.only_delays() && filter.only_delays();
+        if !hand_over {
+            stage.filter.on_stop(now, &mut stage.out);
+            stage.out.release(now);
+        }
+        let held = std::mem::take(&mut stage.out);
+        stage.out.report = held.report;
+        stage.out.came = now;
+        filter.on_start(now, &mut stage.out);
+        stage.filter = filter;
+        stage.id = id;
+        if hand_over {
+            for Timed { came, step, .. } in held.steps {
+                stage.give(came, step);
+            }
+        } else {
+            stage.out.put_first(held);
+        }
+        self.advance(now);
+    }
+
+    /// The queue that feeds the stage at `index`.
+    fn queue_before(&mut self, index: usize) -> &mut Schedule<T> {
+        match index.checked_sub(1).and_then(|before| self.stages.get_mut(before)) {
+            Some(stage) => &mut stage.out,
+            None => &mut self.entry,
+        }
+    }
+}
+
+/// What may wait in front of the first filter.
+const MAX_UNFILTERED: usize = 64 * 1024;
+
+impl<T: Weight> Stage<T> {
+    /// Gives the filter all that is due, in the order of the moments.
+    fn run(&mut self, source: &mut Schedule<T>, now: Moment) {
+        loop {
+            let item = source.next_at().filter(|at| *at <= now);
+            let wake = self.out.wake.filter(|at| *at <= now);
+            match (item, wake) {
+                (item, Some(wake)) if item.is_none_or(|at| wake < at) => {
+                    self.out.wake = None;
+                    self.out.came = wake;
+                    self.filter.on_wakeup(wake, &mut self.out);
+                }
+                (Some(_), _) => {
+                    let Some((at, step)) = source.take_due(now) else { return };
+                    self.give(at, step);
+                }
+                (None, _) => return,
+            }
+        }
+    }
+
+    fn give(&mut self, at: Moment, step: Step<T>) {
+        self.out.came = at;
+        match step {
+            Step::Item(item) if !self.out.ended => self.filter.on_item(item, at, &mut self.out),
+            Step::Item(_) => {}
+            Step::End => self.filter.on_end(at, &mut self.out),
+            Step::Close => self.out.close(at),
+            Step::Reset => self.out.reset(at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Holds each item for so long.
+    struct Hold(u64);
+
+    impl StreamFilter<Bytes> for Hold {
+        fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
+            out.send(now + ms(self.0), item);
+        }
+        fn only_delays(&self) -> bool {
+            self.0.is_multiple_of(2)
+        }
+    }
+
+    /// Writes down when each item reaches it.
+    struct Log(Arc<Mutex<Vec<(Bytes, Moment)>>>);
+
+    impl StreamFilter<Bytes> for Log {
+        fn on_item(&mut self, item: Bytes, now: Moment, _: &mut Schedule<Bytes>) {
+            self.0.lock().unwrap().push((item, now));
+        }
+    }
+
+    fn ms(ms: u64) -> Moment {
+        Moment::from_millis(ms)
+    }
+
+    fn id(toxic: u64, revision: u64) -> StageId {
+        StageId { toxic, revision }
+    }
+
+    fn item(number: usize) -> Bytes {
+        Bytes::copy_from_slice(&(number as u32).to_be_bytes())
+    }
+
+    fn departures(holds: &[u64], arrivals: &[u64], polls: impl Iterator<Item = u64>) -> Vec<(Bytes, Moment)> {
+        let log = Arc::default();
+        let mut pipeline = Pipeline::default();
+        for (toxic, hold) in (0..).zip(holds) {
+            pipeline.append(Moment::ZERO, id(toxic, 0), Box::new(Hold(*hold)));
+        }
+        pipeline.append(Moment::ZERO, id(99, 0), Box::new(Log(Arc::clone(&log))));
+        for (number, at) in arrivals.iter().enumerate() {
+            pipeline.push(ms(*at), Step::Item(item(number)));
+        }
+        for at in polls {
+            while pipeline.poll(ms(at)).is_some() {}
+        }
+        drop(pipeline);
+        Arc::into_inner(log).unwrap().into_inner().unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn when_the_engine_polls_changes_nothing(
+            holds in prop::collection::vec(0u64..100, 0..4),
+            mut arrivals in prop::collection::vec(0u64..500, 1..30),
+            mut polls in prop::collection::vec(0u64..1_000, 0..10),
+        ) {
+            arrivals.sort_unstable();
+            polls.sort_unstable();
+            polls.push(1_000);
+            let often = departures(&holds, &arrivals, 0..=1_000);
+            let seldom = departures(&holds, &arrivals, polls.into_iter());
+            prop_assert_eq!(often.len(), arrivals.len());
+            prop_assert_eq!(often, seldom);
+        }
+
+        #[test]
+        fn any_change_at_any_moment_neither_loses_nor_reorders(
+            gaps in prop::collection::vec(0u64..30, 1..60),
+            changes in prop::collection::vec((0usize..60, prop::collection::vec((0u64..5, 0u64..3, 0u64..200), 0..4)), 0..6),
+        ) {
+            let mut pipeline = Pipeline::default();
+            let (mut now, mut got) = (Moment::ZERO, Vec::new());
+            for (number, gap) in gaps.iter().enumerate() {
+                now += ms(*gap);
+                for (when, stages) in &changes {
+                    if *when == number {
+                        let mut stages = stages.clone();
+                        stages.dedup_by_key(|stage| stage.0);
+                        stages.sort_unstable();
+                        stages.dedup_by_key(|stage| stage.0);
+                        let wanted: Vec<_> = stages.iter().map(|(toxic, revision, _)| id(*toxic, *revision)).collect();
+                        pipeline.change(now, &wanted, |id| {
+                            let hold = stages.iter().find(|stage| stage.0 == id.toxic)?.2;
+                            Some(Box::new(Hold(hold)))
+                        });
+                        prop_assert_eq!(pipeline.stages().count(), wanted.len());
+                    }
+                }
+                pipeline.push(now, Step::Item(item(number)));
+                while let Some(Step::Item(item)) = pipeline.poll(now) {
+                    got.push(item);
+                }
+            }
+            pipeline.push(now, Step::End);
+            let end = loop {
+                match pipeline.poll(now + ms(10_000)) {
+                    Some(Step::Item(item)) => got.push(item),
+                    other => break other,
+                }
+            };
+            prop_assert_eq!(end, Some(Step::End));
+            prop_assert_eq!(pipeline.weight(), 0);
+            prop_assert_eq!(got, (0..gaps.len()).map(item).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_longer_delay_counts_from_the_moment_at_which_the_item_came() {
+        let mut pipeline = Pipeline::default();
+        pipeline.append(ms(0), id(1, 0), Box::new(Hold(1_000)));
+        pipeline.push(ms(0), Step::Item(item(1)));
+        pipeline.change(ms(200), &[id(1, 1)], |_| Some(Box::new(Hold(500))));
+        assert_eq!(pipeline.poll(ms(499)), None);
+        assert_eq!(pipeline.poll(ms(500)), Some(Step::Item(item(1))));
+    }
+
+    #[test]
+    fn a_removed_filter_lets_go_at_once_of_what_waits_for_ever() {
+        let mut pipeline = Pipeline::default();
+        pipeline.append(ms(0), id(1, 0), Box::new(Hold(u64::MAX / 2)));
+        pipeline.push(ms(0), Step::Item(item(1)));
+        assert_eq!(pipeline.poll(ms(10)), None);
+        pipeline.change(ms(20), &[], |_| None);
+        assert_eq!(pipeline.poll(ms(20)), Some(Step::Item(item(1))));
+    }
+}

@@ -1,0 +1,44 @@
+//! What a toxic is told of the place where it acts.
+use aconite_dialects::{Dialect, Framing, Operation};
+use serde::{Deserialize, Serialize};
+
+/// Which way data flows.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, schemars::JsonSchema, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Direction {
+    /// From server to client: the answer.
+    #[default]
+    Downstream,
+    /// From client to server: the request.
+    Upstream,
+}
+
+/// The place where a toxic acts: a connection, or one message of an exchange.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// Which way the data flows.
+    pub direction: Direction,
+    /// Whose protocol is spoken.
+    pub dialect: Option<Dialect>,
+    /// What the request is for.
+    pub operation: Option<Operation>,
+    /// The model that the request asks for.
+    pub model: Option<String>,
+    /// The body's form.
+    pub body: BodyForm,
+    /// The body's length in bytes, where the head declares it and no encoding hides it.
+    pub length: Option<u64>,
+}
+
+/// What a body is made of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum BodyForm {
+    /// A stream of events.
+    Events(Framing),
+    /// A JSON document.
+    Document,
+    /// Anything else, or not known yet.
+    #[default]
+    Opaque,
+}

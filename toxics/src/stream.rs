@@ -1,0 +1,269 @@
+//! Filters over a stream of timed items, and the schedule that they write into.
+//!
+//! A filter never sleeps and reads no clock: it is told the moment at which an
+//! item came, and writes into a [`Schedule`] what leaves and when. The
+//! [`Pipeline`](crate::Pipeline) runs filters in a row.
+use std::{collections::VecDeque, time::Duration};
+
+use bytes::Bytes;
+
+/// Time since the connection opened, or since the exchange began.
+pub type Moment = Duration;
+
+/// A moment that never comes: what is sent then waits until the toxic is changed or removed.
+pub const NEVER: Moment = Moment::MAX;
+
+/// What passes through a pipeline.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Step<T> {
+    /// An item.
+    Item(T),
+    /// The sender has finished: a FIN on TCP, the regular end of an HTTP body.
+    End,
+    /// The whole connection closes: both directions of TCP by FIN, an HTTP body without its last chunk.
+    Close,
+    /// The whole connection breaks: an RST on TCP, RST_STREAM in HTTP/2.
+    Reset,
+}
+
+/// How much of a buffer an item takes, in bytes.
+pub trait Weight {
+    /// Its weight in bytes.
+    fn weight(&self) -> usize;
+}
+
+impl Weight for Bytes {
+    fn weight(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Weight for aconite_dialects::Event {
+    fn weight(&self) -> usize {
+        self.raw().len()
+    }
+}
+
+/// Decides when each item leaves, and as what.
+pub trait StreamFilter<T: Weight>: Send {
+    /// The filter was put in place, now. `now` is not zero when it joins a live connection.
+    fn on_start(&mut self, _now: Moment, _out: &mut Schedule<T>) {}
+
+    /// An item arrived.
+    fn on_item(&mut self, item: T, now: Moment, out: &mut Schedule<T>);
+
+    /// The sender finished.
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<T>) {
+        out.end(now);
+    }
+
+    /// The moment given to [`Schedule::wake_at`] has come.
+    fn on_wakeup(&mut self, _now: Moment, _out: &mut Schedule<T>) {}
+
+    /// The filter is about to be taken out of a live connection.
+    ///
+    /// Whatever it keeps to itself it sends now; what it scheduled already
+    /// leaves at once, in order, after this call.
+    fn on_stop(&mut self, _now: Moment, _out: &mut Schedule<T>) {}
+
+    /// Whether every step that it scheduled is one that it was given, merely later.
+    ///
+    /// Then a change of the toxic's attributes gives what is still waiting to
+    /// the successor, as of the moment at which it came. Otherwise it leaves at once.
+    fn only_delays(&self) -> bool {
+        false
+    }
+
+    /// How many bytes it may hold before the sender is made to wait.
+    fn capacity(&self) -> usize {
+        64 * 1024
+    }
+
+    /// What it has counted so far, for a successor with changed attributes.
+    fn tally(&self) -> u64 {
+        0
+    }
+
+    /// Goes on from a predecessor's [`tally`](Self::tally).
+    fn resume(&mut self, _tally: u64) {}
+}
+
+/// One step with its moments.
+#[derive(Debug)]
+pub(crate) struct Timed<T> {
+    /// When it leaves.
+    pub(crate) at: Moment,
+    /// When it came to the filter that scheduled it.
+    pub(crate) came: Moment,
+    /// Whether it went before what waits.
+    ahead: bool,
+    pub(crate) step: Step<T>,
+}
+
+/// Steps waiting for their moment, in order: none overtakes an earlier one.
+#[derive(Debug)]
+pub struct Schedule<T> {
+    pub(crate) steps: VecDeque<Timed<T>>,
+    last: Moment,
+    /// When the filter at work was last given something.
+    pub(crate) came: Moment,
+    pub(crate) wake: Option<Moment>,
+    pub(crate) weight: usize,
+    /// Whether the stream's end was scheduled: nothing comes after it.
+    pub(crate) ended: bool,
+    pub(crate) report: Report,
+}
+
+/// What a filter says of itself, for the record.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// When it first changed, delayed or dropped something.
+    pub struck: Option<Moment>,
+    /// Why it let something pass that it should have struck.
+    pub skipped: Option<&'static str>,
+}
+
+impl<T> Default for Schedule<T> {
+    fn default() -> Self {
+        Self {
+            steps: VecDeque::new(),
+            last: Moment::ZERO,
+            came: Moment::ZERO,
+            wake: None,
+            weight: 0,
+            ended: false,
+            report: Report::default(),
+        }
+    }
+}
+
+impl<T: Weight> Schedule<T> {
+    /// Sends an item at a moment, or right after what was scheduled before if that is later.
+    pub fn send(&mut self, at: Moment, item: T) {
+        self.add(at, Step::Item(item));
+    }
+
+    /// Sends an item before everything that still waits after `at`.
+    ///
+    /// For what a delay does not concern, such as keep-alive comments among delayed events.
+    pub fn send_ahead(&mut self, at: Moment, item: T) {
+        if self.ended && self.steps.is_empty() {
+            return;
+        }
+        let place = self.steps.partition_point(|timed| timed.at <= at);
+        self.weight += item.weight();
+        self.steps.insert(place, Timed { at, came: self.came, ahead: true, step: Step::Item(item) });
+    }
+
+    /// Finishes the stream at a moment.
+    pub fn end(&mut self, at: Moment) {
+        self.add(at, Step::End);
+    }
+
+    /// Closes the whole connection at a moment.
+    pub fn close(&mut self, at: Moment) {
+        self.add(at, Step::Close);
+    }
+
+    /// Breaks the whole connection at a moment.
+    pub fn reset(&mut self, at: Moment) {
+        self.add(at, Step::Reset);
+    }
+
+    /// Drops everything that has not left yet.
+    pub fn clear(&mut self) {
+        self.steps.clear();
+        self.weight = 0;
+        self.last = Moment::ZERO;
+        self.ended = false;
+    }
+
+    /// Asks for [`StreamFilter::on_wakeup`] at a moment; replaces an earlier wish.
+    pub fn wake_at(&mut self, at: Moment) {
+        self.wake = Some(at);
+    }
+
+    /// Takes the wish for a wake-up back.
+    pub fn cancel_wake(&mut self) {
+        self.wake = None;
+    }
+
+    /// Notes that the toxic has changed, delayed or dropped something, at this moment.
+    pub fn strike(&mut self, now: Moment) {
+        self.report.struck.get_or_insert(now);
+    }
+
+    /// Notes that the toxic let something pass that it should have struck, and why.
+    pub fn skip(&mut self, reason: &'static str) {
+        self.report.skipped = Some(reason);
+    }
+
+    /// Takes over what another schedule holds, as items of this one's type.
+    pub(crate) fn adopt<U: Weight>(&mut self, other: &mut Schedule<U>, mut encode: impl FnMut(U) -> T) {
+        for Timed { at, ahead, step, .. } in other.steps.drain(..) {
+            match step {
+                Step::Item(item) if ahead => self.send_ahead(at, encode(item)),
+                Step::Item(item) => self.send(at, encode(item)),
+                Step::End => self.end(at),
+                Step::Close => self.close(at),
+                Step::Reset => self.reset(at),
+            }
+        }
+        other.weight = 0;
+        self.wake = other.wake;
+        if let Some(at) = other.report.struck {
+            self.strike(at);
+        }
+        self.report.skipped = self.report.skipped.or(other.report.skipped);
+    }
+
+    pub(crate) fn add(&mut self, at: Moment, step: Step<T>) {
+        if self.ended {
+            return;
+        }
+        self.last = self.last.max(at);
+        self.ended = !matches!(step, Step::Item(_));
+        if let Step::Item(item) = &step {
+            self.weight += item.weight();
+        }
+        self.steps.push_back(Timed { at: self.last, came: self.came, ahead: false, step });
+    }
+
+    /// Lets everything leave at `now` at the latest.
+    pub(crate) fn release(&mut self, now: Moment) {
+        for timed in &mut self.steps {
+            timed.at = timed.at.min(now);
+        }
+        self.last = self.last.min(now);
+    }
+
+    /// Puts what another schedule holds in front of what this one holds.
+    pub(crate) fn put_first(&mut self, mut other: Self) {
+        self.weight += other.weight;
+        self.last = self.last.max(other.last);
+        if other.ended {
+            // Nothing comes after an end.
+            self.steps.clear();
+            self.weight = other.weight;
+            self.ended = true;
+        }
+        while let Some(timed) = other.steps.pop_back() {
+            self.steps.push_front(timed);
+        }
+    }
+
+    pub(crate) fn next_at(&self) -> Option<Moment> {
+        self.steps.front().map(|timed| timed.at)
+    }
+
+    pub(crate) fn take_due(&mut self, now: Moment) -> Option<(Moment, Step<T>)> {
+        if self.next_at()? > now {
+            return None;
+        }
+        let timed = self.steps.pop_front()?;
+        if let Step::Item(item) = &timed.step {
+            self.weight -= item.weight();
+        }
+        Some((timed.at, timed.step))
+    }
+}
