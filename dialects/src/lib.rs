@@ -5,12 +5,15 @@
 //!
 //! - [`dialect`]: whose protocol a request speaks, and what it is for.
 //! - [`event`]: cutting a streamed body into events, and putting other data into one.
+//! - [`failure`]: causes of failure, and how each provider words them.
 //! - [`json`]: JSON documents, edited in place.
 
 pub mod dialect;
 pub mod event;
+pub mod failure;
 pub mod json;
 mod named;
 
 pub use dialect::{Dialect, Operation, Recognised, known_hosts, recognise};
 pub use event::{Decoder, Event, Framing, Meter};
+pub use failure::{Cause, Facts, Failure};
