@@ -4,7 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, request, response};
 
-use crate::{BodyFilter, Moment, Scope};
+use crate::{BodyFilter, Moment, NEVER, Schedule, Scope, Weight};
 
 /// Decides what happens to an HTTP exchange.
 ///
@@ -105,4 +105,20 @@ pub enum Ending {
     Rst,
     /// Silence, with the connection open.
     Hang,
+}
+
+impl Ending {
+    /// Ends a body now, and for the record.
+    ///
+    /// In silence everything that comes later is held: a filter has to go on sending it, since it leaves once the
+    /// toxic is removed.
+    pub(crate) fn strike<T: Weight>(self, now: Moment, out: &mut Schedule<T>) {
+        out.strike(now);
+        match self {
+            Self::Clean => out.end(now),
+            Self::Fin => out.close(now),
+            Self::Rst => out.reset(now),
+            Self::Hang => out.hold_until(NEVER),
+        }
+    }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Millis, Moment, Scope, message::Kinds};
+use crate::{BodyForm, Millis, Moment, Scope, message::Kinds};
 
 /// A place in a stream, counted from where the toxic joins: from the start of the body, unless it was added to a live
 /// stream. Exactly one of the keys. 0 is before the first.
@@ -83,19 +83,24 @@ enum Goal {
     Tokens(u64),
     Bytes(u64),
     Time(Duration),
-    Nowhere,
+    /// The stream has no such place, for this reason.
+    Nowhere(&'static str),
 }
 
 impl Tracker {
     /// A tracker at the place where the toxic joins.
     pub fn new(at: At, scope: &Scope) -> Self {
-        let goal = match (at, scope.length) {
-            (At::Events(events), _) => Goal::Events(events),
-            (At::Tokens(tokens), _) => Goal::Tokens(tokens),
-            (At::Bytes(bytes), _) => Goal::Bytes(bytes),
-            (At::Time(time), _) => Goal::Time(time.into()),
-            (At::Fraction(share), Some(length)) => Goal::Bytes(share.of(length).saturating_sub(scope.passed)),
-            (At::Fraction(_), None) => Goal::Nowhere,
+        let has_events = matches!(scope.body, BodyForm::Events(_));
+        let goal = match at {
+            _ if at.needs_events() && !has_events => Goal::Nowhere("not_a_stream"),
+            At::Events(events) => Goal::Events(events),
+            At::Tokens(tokens) => Goal::Tokens(tokens),
+            At::Bytes(bytes) => Goal::Bytes(bytes),
+            At::Time(time) => Goal::Time(time.into()),
+            At::Fraction(share) => match scope.length {
+                Some(length) => Goal::Bytes(share.of(length).saturating_sub(scope.passed)),
+                None => Goal::Nowhere("unknown_length"),
+            },
         };
         Self { goal, count: 0, since: None, kinds: Kinds::of(scope) }
     }
@@ -108,7 +113,7 @@ impl Tracker {
     /// Why the place was not reached, once the stream has ended before it.
     pub fn missed(&self) -> &'static str {
         match self.goal {
-            Goal::Nowhere => "unknown_length",
+            Goal::Nowhere(reason) => reason,
             _ => "not_reached",
         }
     }
@@ -118,7 +123,7 @@ impl Tracker {
         match self.goal {
             Goal::Events(goal) | Goal::Tokens(goal) | Goal::Bytes(goal) => self.count >= goal,
             Goal::Time(_) => self.moment().is_some_and(|moment| now >= moment),
-            Goal::Nowhere => false,
+            Goal::Nowhere(_) => false,
         }
     }
 
@@ -136,14 +141,14 @@ impl Tracker {
             Goal::Events(_) => u64::from(piece.is_event()),
             Goal::Tokens(_) => u64::from(self.kinds.is_content(piece)),
             Goal::Bytes(_) => piece.raw().len() as u64,
-            Goal::Time(_) | Goal::Nowhere => 0,
+            Goal::Time(_) | Goal::Nowhere(_) => 0,
         };
         self.count = self.count.saturating_add(counts);
     }
 
     /// Takes and counts those of some bytes that lie before the place, and leaves the others.
     ///
-    /// A place that [needs events](At::needs_events) is never reached here.
+    /// A place that [needs events](At::needs_events) is not found this way.
     pub fn take(&mut self, bytes: &mut Bytes, now: Moment) -> Bytes {
         let before = match self.goal {
             Goal::Bytes(goal) => {
@@ -184,7 +189,7 @@ impl Tracker {
 
     fn unit(&self) -> u64 {
         match self.goal {
-            Goal::Nowhere => 0,
+            Goal::Nowhere(_) => 0,
             Goal::Events(_) => 1,
             Goal::Tokens(_) => 2,
             Goal::Bytes(_) => 3,
@@ -207,6 +212,10 @@ mod tests {
         serde_json::from_str(json).map_err(|error| error.to_string())
     }
 
+    fn events() -> Scope {
+        Scope { body: BodyForm::Events(Framing::Sse), ..Scope::default() }
+    }
+
     fn tracker(json: &str, scope: &Scope) -> Tracker {
         let mut tracker = Tracker::new(at(json).unwrap(), scope);
         tracker.start(Moment::from_secs(10));
@@ -227,7 +236,7 @@ mod tests {
 
     #[test]
     fn comments_and_blank_lines_are_no_events() {
-        let mut tracker = tracker(r#"{"events": 1}"#, &Scope::default());
+        let mut tracker = tracker(r#"{"events": 1}"#, &events());
         for raw in [": ping\n", "\n", "id: 1\n\n"] {
             tracker.pass(&Event::from_raw(Framing::Sse, raw.into()));
             assert!(!tracker.reached(Moment::MAX));
@@ -259,11 +268,12 @@ mod tests {
         assert_eq!(tracker.take(&mut Bytes::from_static(b"abc"), Moment::MAX).len(), 3);
         assert!(!tracker.reached(Moment::MAX));
         assert_eq!(tracker.missed(), "unknown_length");
+        assert_eq!(Tracker::new(At::Events(0), &Scope::default()).missed(), "not_a_stream");
     }
 
     #[test]
     fn a_successor_goes_on_if_it_counts_the_same() {
-        let scope = Scope::default();
+        let scope = events();
         let mut first = tracker(r#"{"bytes": 10}"#, &scope);
         first.take(&mut Bytes::from_static(b"abcd"), Moment::ZERO);
         let mut next = Tracker::new(At::Bytes(4), &scope);
