@@ -79,6 +79,12 @@ pub trait StreamFilter<T: Weight>: Send {
         false
     }
 
+    /// Whether what leaves a body may be longer or shorter than what came, so that the length announced by its head
+    /// must go. Not asked for toxics of a connection.
+    fn changes_length(&self) -> bool {
+        true
+    }
+
     /// How many bytes it may hold before the sender is made to wait.
     ///
     /// Each waiting step counts for a few dozen bytes more than its item weighs.
