@@ -1,2 +1,4 @@
 //! The proxy.
+
 pub mod link;
+pub mod tls;

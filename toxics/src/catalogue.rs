@@ -5,10 +5,10 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Dice, Instance, Level, Scope, Toxic, ToxicSpec, bytes};
+use crate::{Dice, Instance, Level, Scope, Toxic, ToxicSpec, bytes, message};
 
 /// Every built-in toxic, in the order in which the manual lists them.
-const BUILT_IN: &[Definition] = &[Definition::of::<bytes::Latency>()];
+const BUILT_IN: &[Definition] = &[Definition::of::<bytes::Latency>(), Definition::of::<message::Cut>()];
 
 /// A toxic with its type erased.
 #[derive(Clone, Copy)]
