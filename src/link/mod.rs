@@ -1,4 +1,20 @@
 //! One direction of one stream of bytes, and the toxics on it: sockets and HTTP bodies alike.
+mod counters;
+mod ending;
+mod flow;
+mod lane;
+mod splice;
+mod tcp;
+#[cfg(test)]
+mod testing;
+mod timer;
+
+pub use counters::{Counters, Traffic};
+pub use ending::{Ending, How, Side};
+pub use lane::Lane;
+pub use tcp::relay;
+pub use timer::Timer;
+
 use aconite_toxics::{Report, StageId, StreamFilter};
 use bytes::Bytes;
 

@@ -316,12 +316,6 @@ impl<T: Weight> Schedule<T> {
     pub(crate) fn load(&self) -> usize {
         self.weight + self.steps.len() * size_of::<Timed<T>>()
     }
-
-    /// The end of the stream, if it is due: nothing waits behind it.
-    pub(crate) fn due_end(&self, now: Moment) -> Option<&Step<T>> {
-        let last = self.steps.back().filter(|timed| timed.at <= now)?;
-        (!matches!(last.step, Step::Item(_))).then_some(&last.step)
-    }
 }
 
 /// Room for so many steps is kept when none waits; more, left by a burst, is given back.
