@@ -119,6 +119,12 @@ impl ConnectionShared {
     }
 }
 
+impl AsRef<Counters> for ConnectionShared {
+    fn as_ref(&self) -> &Counters {
+        &self.counters
+    }
+}
+
 /// Which byte toxics act on one direction of a connection, now and after every change.
 pub(crate) struct ByteGovernor {
     connection: Arc<ConnectionShared>,

@@ -14,7 +14,7 @@ use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::oneshot, time::Sleep};
 
-pub(crate) use super::source::{Broken, Source, Tee};
+pub(crate) use super::source::{Source, Tee};
 use super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing};
 use crate::link::Lane;
 
