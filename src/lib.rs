@@ -1,2 +1,3 @@
 //! The proxy.
 pub mod link;
+pub mod sim;
