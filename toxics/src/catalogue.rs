@@ -200,14 +200,17 @@ impl Catalogue {
     }
 
     fn nearest(&self, kind: &str) -> Vec<&'static str> {
-        let mut scored: Vec<_> = self
-            .0
-            .iter()
-            .map(|d| (strsim::damerau_levenshtein(&kind.to_lowercase(), d.kind), d.kind))
-            .collect();
-        scored.sort_unstable();
-        scored.into_iter().take(3).map(|(_, kind)| kind).collect()
+        nearest(kind, self.0.iter().map(|definition| definition.kind))
     }
+}
+
+/// The three names that are most like a mistyped one.
+pub(crate) fn nearest<'n>(mistyped: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
+    let mistyped = mistyped.to_lowercase();
+    let distance = |name: &'n str| (strsim::damerau_levenshtein(&mistyped, name), name);
+    let mut scored: Vec<_> = names.into_iter().map(distance).collect();
+    scored.sort_unstable();
+    scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
 /// Why attributes were refused.
