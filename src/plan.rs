@@ -49,7 +49,7 @@ impl Armed {
     /// # Errors
     /// If it does not hold.
     pub(crate) fn new(spec: ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
-        let spec = catalogue.resolve(spec.named())?;
+        let spec = catalogue.resolve(&spec).named();
         let definition = catalogue.definition(&spec.kind)?;
         let start = catalogue.parse(&spec)?;
         let matcher = Matcher::compile(&spec.matching.clone().unwrap_or_default())?;
