@@ -23,6 +23,12 @@ impl Counters {
     }
 }
 
+impl AsRef<Self> for Counters {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 /// The bytes of one direction.
 #[derive(Debug, Default)]
 pub struct Traffic {

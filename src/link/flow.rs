@@ -28,13 +28,18 @@ thread_local! {
     static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into());
 }
 
-/// Reads what a socket has into this thread's scratch buffer, and gives it to `take`; nothing at its end.
-pub(super) fn poll_read_scratch<T>(
+/// Lends this thread's scratch buffer.
+pub(super) fn with_scratch<T>(use_it: impl FnOnce(&mut [u8]) -> T) -> T {
+    SCRATCH.with_borrow_mut(|scratch| use_it(scratch))
+}
+
+/// Reads what a socket has, and gives it to `take`; nothing at its end.
+fn poll_read_scratch<T>(
     cx: &mut Context<'_>,
     socket: &mut TcpStream,
     take: impl FnOnce(&mut Context<'_>, &[u8]) -> T,
 ) -> Poll<io::Result<T>> {
-    SCRATCH.with_borrow_mut(|scratch| {
+    with_scratch(|scratch| {
         let mut buffer = ReadBuf::new(scratch);
         ready!(Pin::new(socket).poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(take(cx, buffer.filled())))

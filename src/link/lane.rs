@@ -33,6 +33,16 @@ impl<G: Governor> Lane<G> {
         }
     }
 
+    /// Who decides on the toxics.
+    pub fn governor(&self) -> &G {
+        &self.governor
+    }
+
+    /// Who decides on the toxics.
+    pub fn governor_mut(&mut self) -> &mut G {
+        &mut self.governor
+    }
+
     /// Whether what is pushed would come out at once and as it is, so that it may pass beside the lane.
     pub fn is_transparent(&self) -> bool {
         self.pipeline.is_transparent()

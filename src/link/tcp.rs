@@ -1,7 +1,7 @@
 //! A TCP connection: both directions between a client and an upstream, in one task.
 use std::{
     future::poll_fn,
-    io,
+    io::{self, Read as _},
     net::Shutdown,
     pin::pin,
     task::{Context, Poll},
@@ -83,7 +83,8 @@ pub(super) fn finish(socket: &TcpStream) {
     let _ = SockRef::from(socket).shutdown(Shutdown::Write);
     let mut unread = [0; 4_096];
     for _ in 0..MOST_UNREAD / unread.len() {
-        match socket.try_read(&mut unread) {
+        // Not through the runtime, which may not know that there is something to read.
+        match (&*SockRef::from(socket)).read(&mut unread) {
             Ok(1..) => {}
             Ok(0) => return,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

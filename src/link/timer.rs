@@ -99,7 +99,12 @@ mod kernel {
         pub(super) fn new() -> io::Result<Self> {
             let fd =
                 timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-            Ok(Self { fd: AsyncFd::try_with_interest(fd, Interest::READABLE)?, set_for: None })
+            #[expect(
+                deprecated,
+                reason = "its successor is unsafe for the sake of types that do not own what they name"
+            )]
+            let fd = AsyncFd::try_with_interest(fd, Interest::READABLE)?;
+            Ok(Self { fd, set_for: None })
         }
 
         pub(super) fn poll_until(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<io::Result<()>> {
