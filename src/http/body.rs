@@ -150,7 +150,16 @@ impl Flow {
     ) -> Self {
         let started = governor.ongoing().started;
         let lane = Lane::new(started, governor);
-        Self { source: Some(source), lane, decoding, trailers: None, role, state: State::Moving, bytes: 0, length }
+        Self {
+            source: Some(source),
+            lane,
+            decoding,
+            trailers: None,
+            role,
+            state: State::Moving,
+            bytes: 0,
+            length,
+        }
     }
 
     fn ongoing(&self) -> &Arc<Ongoing> {

@@ -22,7 +22,17 @@ const BUILT_IN: &[Definition] = &[
     Definition::of::<bytes::Loss>(),
     Definition::of::<bytes::Noop>(),
     Definition::of::<Connect>(),
+    Definition::of::<message::Delay>(),
+    Definition::of::<message::Fail>(),
+    Definition::of::<message::Hang>(),
     Definition::of::<message::Cut>(),
+    Definition::of::<message::Headers>(),
+    Definition::of::<message::LengthLie>(),
+    Definition::of::<message::Html>(),
+    Definition::of::<message::SlowStream>(),
+    Definition::of::<message::Pause>(),
+    Definition::of::<message::Garble>(),
+    Definition::of::<message::StreamError>(),
 ];
 
 /// A toxic with its type erased.

@@ -14,6 +14,8 @@ mod connect;
 mod dice;
 mod exchange;
 mod lift;
+mod matching;
+pub use matching::*;
 pub mod message;
 mod pipeline;
 mod position;
