@@ -5,7 +5,7 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, bytes};
+use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, bytes, message};
 
 /// Every built-in toxic, in the order in which the manual lists them.
 const BUILT_IN: &[Definition] = &[
@@ -22,6 +22,7 @@ const BUILT_IN: &[Definition] = &[
     Definition::of::<bytes::Loss>(),
     Definition::of::<bytes::Noop>(),
     Definition::of::<Connect>(),
+    Definition::of::<message::Cut>(),
 ];
 
 /// A toxic with its type erased.

@@ -29,6 +29,8 @@ pub struct Scope {
     pub body: BodyForm,
     /// The body's length in bytes, where the head declares it and no encoding hides it.
     pub length: Option<u64>,
+    /// How many bytes of the body had passed when the toxic joined. Not 0 if it was added to a live stream.
+    pub passed: u64,
 }
 
 /// What a body is made of.

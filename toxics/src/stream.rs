@@ -170,6 +170,11 @@ impl<T: Weight> Schedule<T> {
         self.steps.insert(place, Timed { at, came: self.came, ahead: true, step: Step::Item(item) });
     }
 
+    /// Lets nothing that is not scheduled yet leave before a moment.
+    pub fn hold_until(&mut self, at: Moment) {
+        self.last = self.last.max(at);
+    }
+
     /// Finishes the stream at a moment.
     pub fn end(&mut self, at: Moment) {
         self.add(at, Step::End);
@@ -236,6 +241,7 @@ impl<T: Weight> Schedule<T> {
             }
         }
         other.weight = 0;
+        self.hold_until(other.last);
         self.wake = other.wake;
         if let Some(at) = other.report.struck {
             self.strike(at);
