@@ -17,6 +17,7 @@ mod tests;
 mod text;
 
 pub use document::{Document, Node};
+pub(crate) use edit::remove;
 pub use edit::{EditError, apply};
 pub use op::{Change, JsonType, Op, PatchOp, Path, PathEdit, Pointer};
 pub use scan::{Kind, NotJson, Span, member};

@@ -51,8 +51,8 @@ pub enum AcceptError {
 /// Terminates TLS. One serves all listeners: sessions resume by tickets that only this value can read.
 #[derive(Clone)]
 pub struct Terminator {
-    resuming: ServerConfig,
-    fresh: ServerConfig,
+    resuming: Arc<ServerConfig>,
+    fresh: Arc<ServerConfig>,
 }
 
 /// A connection whose ClientHello has been read.
@@ -82,7 +82,7 @@ impl Terminator {
         let mut fresh = base;
         fresh.session_storage = Arc::new(NoServerSessionStorage {});
         fresh.send_tls13_tickets = 0;
-        Ok(Self { resuming, fresh })
+        Ok(Self { resuming: Arc::new(resuming), fresh: Arc::new(fresh) })
     }
 
     /// Reads the ClientHello. `fallback` is the host when the client names none, as it is for IP addresses: the target
@@ -154,7 +154,7 @@ where
     /// # Errors
     /// Any [`AcceptError`] but [`AcceptError::NotTls`].
     pub async fn finish(self, alpn: &[&[u8]], leaf: Arc<CertifiedKey>) -> Result<TlsStream<IO>, AcceptError> {
-        let config = self.configs.resuming.clone();
+        let config = ServerConfig::clone(&self.configs.resuming);
         self.finish_with(config, alpn, leaf).await
     }
 
@@ -168,7 +168,7 @@ where
         alpn: &[&[u8]],
         leaf: Arc<CertifiedKey>,
     ) -> Result<TlsStream<IO>, AcceptError> {
-        let config = self.configs.fresh.clone();
+        let config = ServerConfig::clone(&self.configs.fresh);
         self.finish_with(config, alpn, leaf).await
     }
 

@@ -5,7 +5,7 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes};
+use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes, message};
 
 /// Every built-in toxic, in the order in which the manual lists them.
 const BUILT_IN: &[Definition] = &[
@@ -22,6 +22,17 @@ const BUILT_IN: &[Definition] = &[
     Definition::of::<bytes::Loss>(),
     Definition::of::<bytes::Noop>(),
     Definition::of::<Connect>(),
+    Definition::of::<message::Delay>(),
+    Definition::of::<message::Fail>(),
+    Definition::of::<message::Hang>(),
+    Definition::of::<message::Cut>(),
+    Definition::of::<message::Headers>(),
+    Definition::of::<message::LengthLie>(),
+    Definition::of::<message::Html>(),
+    Definition::of::<message::SlowStream>(),
+    Definition::of::<message::Pause>(),
+    Definition::of::<message::Garble>(),
+    Definition::of::<message::StreamError>(),
 ];
 
 /// A toxic with its type erased.
@@ -199,14 +210,17 @@ impl Catalogue {
     }
 
     fn nearest(&self, kind: &str) -> Vec<&'static str> {
-        let mut scored: Vec<_> = self
-            .0
-            .iter()
-            .map(|d| (strsim::damerau_levenshtein(&kind.to_lowercase(), d.kind), d.kind))
-            .collect();
-        scored.sort_unstable();
-        scored.into_iter().take(3).map(|(_, kind)| kind).collect()
+        nearest(kind, self.0.iter().map(|definition| definition.kind))
     }
+}
+
+/// The three names that are most like a mistyped one.
+pub(crate) fn nearest<'n>(mistyped: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
+    let mistyped = mistyped.to_lowercase();
+    let distance = |name: &'n str| (strsim::damerau_levenshtein(&mistyped, name), name);
+    let mut scored: Vec<_> = names.into_iter().map(distance).collect();
+    scored.sort_unstable();
+    scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
 /// Why attributes were refused.

@@ -97,13 +97,23 @@ impl<T: Weight> Pipeline<T> {
     }
 
     /// Whether a break or close of the connection is due, however many items are queued before it.
-    pub fn break_is_due(&self, now: Moment) -> Option<Step<T>> {
-        let exit = self.stages.last().map_or(&self.entry, |stage| &stage.out);
-        match exit.due_end(now)? {
-            Step::Close => Some(Step::Close),
-            Step::Reset => Some(Step::Reset),
-            Step::Item(_) | Step::End => None,
+    pub fn break_is_due(&mut self, now: Moment) -> Option<Step<T>> {
+        self.advance(now);
+        match self.exit_break()? {
+            (at, Step::Close) if at <= now => Some(Step::Close),
+            (at, Step::Reset) if at <= now => Some(Step::Reset),
+            _ => None,
         }
+    }
+
+    /// When to ask for [`break_is_due`](Self::break_is_due) next, while no step is taken out.
+    pub fn next_break_wakeup(&self) -> Option<Moment> {
+        let inner = self.stages.len().saturating_sub(1);
+        let fronts = self.stages.iter().take(inner).map(|stage| stage.out.next_at());
+        let wakes = self.stages.iter().map(|stage| stage.out.wake);
+        let entry = (!self.stages.is_empty()).then(|| self.entry.next_at()).flatten();
+        let exit = self.exit_break().map(|(at, _)| at);
+        fronts.chain(wakes).chain([entry, exit]).flatten().filter(|at| *at != NEVER).min()
     }
 
     /// When to poll next; `None` if nothing waits for a moment that comes.
@@ -152,6 +162,13 @@ impl<T: Weight> Pipeline<T> {
                 tell(stage.id, stage.reported);
             }
         }
+    }
+
+    /// The step that closes or breaks the connection, if it has come to the exit, and its moment.
+    fn exit_break(&self) -> Option<(Moment, &Step<T>)> {
+        let exit = self.stages.last().map_or(&self.entry, |stage| &stage.out);
+        let last = exit.steps.back()?;
+        matches!(last.step, Step::Close | Step::Reset).then_some((last.at, &last.step))
     }
 
     fn exit_mut(&mut self) -> &mut Schedule<T> {

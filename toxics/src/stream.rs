@@ -79,6 +79,12 @@ pub trait StreamFilter<T: Weight>: Send {
         false
     }
 
+    /// Whether what leaves a body may be longer or shorter than what came, so that the length announced by its head
+    /// must go. Not asked for toxics of a connection.
+    fn changes_length(&self) -> bool {
+        true
+    }
+
     /// How many bytes it may hold before the sender is made to wait.
     ///
     /// Each waiting step counts for a few dozen bytes more than its item weighs.
@@ -170,6 +176,11 @@ impl<T: Weight> Schedule<T> {
         self.steps.insert(place, Timed { at, came: self.came, ahead: true, step: Step::Item(item) });
     }
 
+    /// Lets nothing that is not scheduled yet leave before a moment.
+    pub fn hold_until(&mut self, at: Moment) {
+        self.last = self.last.max(at);
+    }
+
     /// Finishes the stream at a moment.
     pub fn end(&mut self, at: Moment) {
         self.add(at, Step::End);
@@ -236,6 +247,7 @@ impl<T: Weight> Schedule<T> {
             }
         }
         other.weight = 0;
+        self.hold_until(other.last);
         self.wake = other.wake;
         if let Some(at) = other.report.struck {
             self.strike(at);
@@ -303,12 +315,6 @@ impl<T: Weight> Schedule<T> {
     /// How much memory it takes: its items, and what it costs to keep them.
     pub(crate) fn load(&self) -> usize {
         self.weight + self.steps.len() * size_of::<Timed<T>>()
-    }
-
-    /// The end of the stream, if it is due: nothing waits behind it.
-    pub(crate) fn due_end(&self, now: Moment) -> Option<&Step<T>> {
-        let last = self.steps.back().filter(|timed| timed.at <= now)?;
-        (!matches!(last.step, Step::Item(_))).then_some(&last.step)
     }
 }
 

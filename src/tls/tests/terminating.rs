@@ -160,6 +160,30 @@ async fn silence_is_waited_for_only_so_long() {
 }
 
 #[tokio::test]
+async fn clients_of_both_living_versions_are_served() {
+    let authority = Authority::in_memory().unwrap();
+    let terminator = Terminator::new().unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let mut trusted = RootCertStore::empty();
+        trusted.add(authority.certificate().clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(trusted)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let (near, far) = pair().await;
+        let (client, server) = tokio::join!(
+            connector.connect(name("a.test"), near),
+            serve(&terminator, &authority, far, "-", BOTH)
+        );
+        client.unwrap();
+        let spoken = server.unwrap().get_ref().1.protocol_version();
+        assert_eq!(spoken, Some(version.version));
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_leaves_before_the_hello_is_no_distrust() {
     let terminator = Terminator::new().unwrap();
     let (near, far) = pair().await;
@@ -267,7 +291,9 @@ async fn tls_01_python_with_strict_verification_is_content() {
             let (far, _) = listener.accept().await.unwrap();
             serve(&terminator, &authority, far, host, BOTH).await.map(drop)
         };
-        let (python, server) = tokio::join!(python, server);
+        let both = async { tokio::join!(python, server) };
+        let (python, server) =
+            tokio::time::timeout(PATIENCE, both).await.expect("Python connects and goes on");
         let Output { stdout, stderr, .. } = python.unwrap();
         let complaint = String::from_utf8_lossy(&stderr);
         assert_eq!(String::from_utf8_lossy(&stdout), "TLSv1.3\n", "{host}: {complaint}");
