@@ -313,14 +313,26 @@ fn many_small_items_fill_it_too() {
 }
 
 #[test]
-fn a_break_is_seen_behind_what_waits_for_a_slow_peer() {
+fn a_reset_is_seen_behind_what_waits_for_a_slow_peer() {
     let mut pipeline = Pipeline::default();
     pipeline.push(ms(0), Step::Item(item(1)));
     pipeline.push(ms(0), Step::Item(item(2)));
     assert_eq!(pipeline.break_is_due(ms(0)), None);
     pipeline.push(ms(10), Step::Reset);
+    assert_eq!(pipeline.next_break_wakeup(), Some(ms(10)));
     assert_eq!(pipeline.break_is_due(ms(9)), None);
     assert_eq!(pipeline.break_is_due(ms(10)), Some(Step::Reset));
+}
+
+#[test]
+fn a_close_waits_until_a_slow_peer_has_taken_what_comes_before_it() {
+    let mut pipeline = Pipeline::default();
+    pipeline.push(ms(0), Step::Item(item(1)));
+    pipeline.push(ms(0), Step::Close);
+    assert_eq!(pipeline.break_is_due(ms(10)), None);
+    assert_eq!(pipeline.next_break_wakeup(), None);
+    assert_eq!(pipeline.poll(ms(10)), Some(Step::Item(item(1))));
+    assert_eq!(pipeline.poll(ms(10)), Some(Step::Close));
 }
 
 #[test]
