@@ -197,8 +197,7 @@ mod tests {
     const BODY: &str = "data: 1\n\n: ping\n\ndata: 2\n\ndata: 世\n\ndata: [DONE]\n\n";
 
     fn cut(at: serde_json::Value, how: &str) -> Play {
-        let config = [("at".to_owned(), at), ("how".to_owned(), how.into())];
-        Play::new::<Cut>(serde_json::Value::Object(config.into_iter().collect()), &sse())
+        Play::new::<Cut>([("at", at), ("how", how.into())].into_iter().collect(), &sse())
     }
 
     #[test]
