@@ -7,6 +7,7 @@
 //!
 //! To add a toxic: one file with a configuration type that implements
 //! [`Toxic`], and one line in `catalogue.rs`. Its doc comments are the manual.
+mod alias;
 pub mod bytes;
 mod catalogue;
 mod connect;

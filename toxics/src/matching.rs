@@ -32,8 +32,8 @@ pub struct RequestFacts<'a> {
     pub scene: Option<&'a str>,
     /// The caller's test.
     pub test_id: Option<&'a str>,
-    /// Whether it asks for a streamed answer.
-    pub streaming: bool,
+    /// Whether it asks for a streamed answer. None if that is not known: it then counts as one that does not.
+    pub streaming: Option<bool>,
     /// Its body, decoded. None if it is not known, or too large to be held: then no condition on it holds.
     pub body: Option<&'a [u8]>,
 }
@@ -120,7 +120,7 @@ impl Matcher {
             && self.model.as_ref().is_none_or(|glob| request.model.is_some_and(|model| glob.matches(model)))
             && name(&self.scene, request.scene)
             && name(&self.test_id, request.test_id)
-            && self.streaming.is_none_or(|streaming| request.streaming == streaming)
+            && self.streaming.is_none_or(|streaming| request.streaming.unwrap_or(false) == streaming)
     }
 
     fn matches_body(&self, body: Option<&[u8]>) -> bool {
@@ -244,7 +244,7 @@ mod tests {
             model: Some("gpt-4o-mini"),
             scene: Some("long_document"),
             test_id: Some("tests/a.py::t[b?]"),
-            streaming: true,
+            streaming: Some(true),
             body: None,
         }
     }

@@ -73,6 +73,12 @@ impl Wording {
     }
 
     fn facts(&self) -> Facts<'_> {
-        Facts { model: &self.model, id: self.id, now: self.now, retry_after: self.retry_after }
+        Facts {
+            model: &self.model,
+            collection: "",
+            id: self.id,
+            now: self.now,
+            retry_after: self.retry_after,
+        }
     }
 }
