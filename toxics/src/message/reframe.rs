@@ -242,6 +242,10 @@ impl StreamFilter<Bytes> for Bytewise {
         }
     }
 
+    fn changes_length(&self) -> bool {
+        false
+    }
+
     // An item takes many times the one byte that it holds.
     fn capacity(&self) -> usize {
         4 * 1024
@@ -274,6 +278,10 @@ impl StreamFilter<Bytes> for Late {
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
         self.let_go(now, out);
         out.end(now);
+    }
+
+    fn changes_length(&self) -> bool {
+        false
     }
 
     fn on_stop(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
