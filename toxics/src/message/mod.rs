@@ -17,6 +17,8 @@ mod header_lines;
 mod headers;
 mod hits;
 mod html;
+#[cfg(test)]
+mod laws;
 mod length_lie;
 mod pause;
 mod reframe;
