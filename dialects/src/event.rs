@@ -178,6 +178,13 @@ impl Event {
         (!last.is_empty()).then(|| String::from_utf8_lossy(last))
     }
 
+    /// Its lines, each with its end: LF, CR, CRLF, or nothing at the end of the bytes. In NDJSON there is one.
+    pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let ndjson = (self.framing == Framing::Ndjson).then(|| split_ndjson(&self.raw));
+        let sse = if ndjson.is_some() { &[][..] } else { &self.raw[..] };
+        ndjson.into_iter().chain(lines(sse).map(|line| (line.content, line.end)))
+    }
+
     /// Its data: in SSE the values of its `data` lines joined by LF, in NDJSON the line without its end.
     ///
     /// Borrowed unless there are several `data` lines.

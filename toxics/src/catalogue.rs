@@ -31,8 +31,15 @@ const BUILT_IN: &[Definition] = &[
     Definition::of::<message::Html>(),
     Definition::of::<message::SlowStream>(),
     Definition::of::<message::Pause>(),
+    Definition::of::<message::Drop>(),
+    Definition::of::<message::Duplicate>(),
+    Definition::of::<message::Reorder>(),
     Definition::of::<message::Garble>(),
     Definition::of::<message::StreamError>(),
+    Definition::of::<message::Reframe>(),
+    Definition::of::<message::Edit>(),
+    Definition::of::<message::Embedding>(),
+    Definition::of::<message::Hits>(),
 ];
 
 /// A toxic with its type erased.

@@ -199,3 +199,20 @@ pub(crate) fn answer(decision: Decision) -> http::Response<Bytes> {
         other => panic!("expected an answer, not {other:?}"),
     }
 }
+
+/// A short answer of `OpenAI` chat, with a comment in it. No two events are the same.
+pub(crate) const CHAT: &str = concat!(
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+    ": keep-alive\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"你\"}}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"好\"}}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"!\"}}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: {\"choices\":[],\"usage\":{\"total_tokens\":3}}\n\n",
+    "data: [DONE]\n\n",
+);
+
+/// Its blocks.
+pub(crate) fn chat_pieces() -> impl Iterator<Item = String> {
+    CHAT.split_inclusive("\n\n").map(str::to_owned)
+}
