@@ -1,8 +1,9 @@
 //! The client of an exchange: its connection, and where its requests lead.
 use std::sync::Arc;
 
-use aconite_toxics::{ToxicSpec, Value};
+use aconite_toxics::ToxicSpec;
 use http::{HeaderMap, StatusCode, header, request};
+use serde_json::Value;
 
 use super::{
     exchange::Destination,
@@ -60,7 +61,7 @@ impl Client {
         let asked = asked_authority(head).unwrap_or_default();
         let (host, own) = match &**target {
             Target::Server { origin, .. } => (origin.host.to_string(), origin.authority()),
-            Target::Simulated(simulator) => (simulator.host().to_owned(), simulator.host().to_owned()),
+            Target::Simulated { name, .. } => (name.clone(), name.clone()),
         };
         let authority = if self.proxy.spec.preserve_host && !asked.is_empty() { asked } else { own };
         Destination { target: Arc::clone(target), host, authority }

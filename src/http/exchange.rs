@@ -304,7 +304,7 @@ impl Running {
         };
         let upstreams = &self.ongoing.proxy.upstreams;
         let response = match target {
-            Target::Simulated(simulator) => {
+            Target::Simulated { simulator, .. } => {
                 let response = simulator.handle(build(false).map(|()| body)).await;
                 response.map(|body| Source::Simulated(Box::new(body)))
             }

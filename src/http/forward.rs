@@ -27,7 +27,7 @@ impl ForwardRules {
     /// # Errors
     /// The field that does not hold, and why.
     pub(crate) fn new(spec: &ProxySpec) -> Result<Self, (&'static str, String)> {
-        let known = || aconite_dialects::known_hosts().iter().map(|host| (*host).to_owned()).collect();
+        let known = || aconite_dialects::known_hosts().map(|(host, _)| host.to_owned()).collect();
         let intercept = spec.intercept.clone().unwrap_or_else(known);
         let mut map = HashMap::new();
         for (host, target) in &spec.map {

@@ -19,7 +19,10 @@ pub(crate) enum Target {
         prefix: String,
     },
     /// A simulated provider inside this process.
-    Simulated(Arc<Simulator>),
+    Simulated {
+        name: String,
+        simulator: Arc<Simulator>,
+    },
 }
 
 /// A server on the network: scheme, host and port.
@@ -68,7 +71,9 @@ impl Target {
     /// What is wrong with it.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         if url.starts_with("sim://") {
-            return Simulator::new(url).map(|sim| Self::Simulated(Arc::new(sim))).map_err(|error| error.to_string());
+            let simulator = Simulator::new(url).map_err(|error| error.to_string())?;
+            let name = url.trim_start_matches("sim://").split(['?', '/']).next().unwrap_or_default();
+            return Ok(Self::Simulated { name: name.to_owned(), simulator: Arc::new(simulator) });
         }
         let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let uri: Uri = whole.parse().map_err(|error| format!("`{url}` is no URL: {error}"))?;
@@ -123,7 +128,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Server { origin, .. } => origin.fmt(f),
-            Self::Simulated(simulator) => write!(f, "sim://{}", simulator.name()),
+            Self::Simulated { name, .. } => write!(f, "sim://{name}"),
         }
     }
 }

@@ -235,7 +235,7 @@ async fn terminate(
     // What is offered to the client is what the upstream speaks, so that gRPC finds HTTP/2 on both sides.
     let http2 = hello.offers(tls::ALPN_H2)
         && match &*end.target {
-            Target::Simulated(_) => true,
+            Target::Simulated { .. } => true,
             Target::Server { origin, .. } => proxy.upstreams.speaks_http2(origin).await.unwrap_or(false),
         };
     let alpn: &[&[u8]] = if http2 { &[tls::ALPN_H2, tls::ALPN_HTTP1] } else { &[tls::ALPN_HTTP1] };

@@ -30,7 +30,7 @@ use crate::tls;
 pub(crate) struct Upstreams {
     pub(crate) pool: SharedPool,
     /// TLS as the proxy's settings have it; its number keeps identities apart.
-    pub(crate) connector: Arc<tls::Connector>,
+    pub(crate) connector: Arc<tls::connect::Connector>,
     pub(crate) identity: usize,
     pub(crate) connect_timeout: Duration,
     /// The proxy's own listener, which no connection may lead back to.
@@ -43,7 +43,7 @@ pub(crate) enum UpstreamError {
     #[error(transparent)]
     Dial(#[from] DialError),
     #[error("TLS with {origin} failed: {source}")]
-    Tls { origin: Origin, source: tls::ConnectError },
+    Tls { origin: Origin, source: tls::connect::ConnectError },
     #[error("no answer from {origin}: {source}")]
     Broken { origin: Origin, source: hyper::Error },
 }

@@ -245,7 +245,7 @@ impl Supervisor {
         change: impl FnOnce(&mut Entry, &Catalogue) -> Result<T, ControlError>,
     ) -> Result<T, ControlError> {
         let chaos = self.is_enabled();
-        let result = self.write(|proxies| {
+        let result = self.write(|proxies| -> Result<T, ControlError> {
             let entry = proxies.get_mut(proxy).ok_or_else(|| ControlError::NoProxy(proxy.to_owned()))?;
             let result = change(entry, &self.shared.catalogue)?;
             entry.publish(chaos);

@@ -5,10 +5,25 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Dice, Instance, Level, Scope, Toxic, ToxicSpec, bytes, message};
+use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, bytes, message};
 
 /// Every built-in toxic, in the order in which the manual lists them.
-const BUILT_IN: &[Definition] = &[Definition::of::<bytes::Latency>(), Definition::of::<message::Cut>()];
+const BUILT_IN: &[Definition] = &[
+    Definition::of::<bytes::Latency>(),
+    Definition::of::<bytes::Bandwidth>(),
+    Definition::of::<bytes::SlowClose>(),
+    Definition::of::<bytes::Timeout>(),
+    Definition::of::<bytes::ResetPeer>(),
+    Definition::of::<bytes::Slicer>(),
+    Definition::of::<bytes::LimitData>(),
+    Definition::of::<bytes::LimitTime>(),
+    Definition::of::<bytes::Corrupt>(),
+    Definition::of::<bytes::Stall>(),
+    Definition::of::<bytes::Loss>(),
+    Definition::of::<bytes::Noop>(),
+    Definition::of::<Connect>(),
+    Definition::of::<message::Cut>(),
+];
 
 /// A toxic with its type erased.
 #[derive(Clone, Copy)]

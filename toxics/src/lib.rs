@@ -23,7 +23,7 @@ mod toxic;
 mod units;
 
 pub use catalogue::{Catalogue, Definition, SpecError, Start};
-pub use connect::ConnectFault;
+pub use connect::{Connect, ConnectFault};
 pub use dice::Dice;
 pub use exchange::{Decision, DeclaredLength, Ending, ExchangeFilter, Verdict};
 pub use lift::{Gather, OnEvents};
@@ -33,4 +33,4 @@ pub use scope::{BodyForm, Direction, Scope};
 pub use spec::{BodyMatch, Budget, Match, ToxicSpec, Window};
 pub use stream::{Moment, NEVER, Report, Schedule, Step, StreamFilter, Weight};
 pub use toxic::{BodyFilter, DocumentFilter, Instance, Level, Toxic};
-pub use units::{Millis, Probability};
+pub use units::{Micros, Millis, Percent, Probability};

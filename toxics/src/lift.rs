@@ -46,7 +46,7 @@ impl OnEvents {
 
     fn give(&mut self, piece: Event, now: Moment) {
         let Some(meter) = &mut self.joining else {
-            if !self.out.ended {
+            if !self.out.is_over() {
                 self.filter.on_item(piece, now, &mut self.out);
             }
             return;

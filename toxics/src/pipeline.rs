@@ -17,18 +17,22 @@ pub struct StageId {
 pub struct Pipeline<T: Weight> {
     entry: Schedule<T>,
     stages: Vec<Stage<T>>,
+    /// What stages that are gone had yet to report.
+    departed: Vec<(StageId, Report)>,
 }
 
 struct Stage<T: Weight> {
     id: StageId,
     filter: Box<dyn StreamFilter<T>>,
+    /// When the filter started.
+    began: Moment,
     out: Schedule<T>,
     reported: Report,
 }
 
 impl<T: Weight> Default for Pipeline<T> {
     fn default() -> Self {
-        Self { entry: Schedule::default(), stages: Vec::new() }
+        Self { entry: Schedule::default(), stages: Vec::new(), departed: Vec::new() }
     }
 }
 
@@ -41,16 +45,18 @@ impl<T: Weight> Pipeline<T> {
         let mut out = Schedule::default();
         out.came = now;
         filter.on_start(now, &mut out);
-        self.stages.push(Stage { id, filter, out, reported: Report::default() });
+        self.stages.push(Stage { id, filter, began: now, out, reported: Report::default() });
     }
 
-    /// Puts a step in. Nothing enters after an end.
+    /// Puts a step in. Nothing enters after an end but a break of the connection.
     pub fn push(&mut self, now: Moment, step: Step<T>) {
         self.entry.came = now;
         self.entry.add(now, step);
     }
 
     /// Takes the next step that is due.
+    ///
+    /// A close or a break can also come after the end of the stream: filters act on the whole connection.
     pub fn poll(&mut self, now: Moment) -> Option<Step<T>> {
         self.advance(now);
         self.exit_mut().take_due(now).map(|(_, step)| step)
@@ -59,8 +65,9 @@ impl<T: Weight> Pipeline<T> {
     /// Makes the stages exactly those in `wanted`, from now on.
     ///
     /// A stage with an unchanged revision is left alone. A changed one goes on
-    /// from its predecessor's tally. A new one comes last. Nothing is lost or
-    /// reordered, and nothing is waited for.
+    /// from its predecessor's tally. A new one comes last. One for which
+    /// `start` has no filter is left out. Nothing is lost or reordered, and
+    /// nothing is waited for.
     pub fn change(
         &mut self,
         now: Moment,
@@ -68,15 +75,13 @@ impl<T: Weight> Pipeline<T> {
         mut start: impl FnMut(StageId) -> Option<Box<dyn StreamFilter<T>>>,
     ) {
         self.advance(now);
-        let mut index = 0;
-        while let Some(stage) = self.stages.get(index) {
+        // From the last on, so that what one lets go does not pass another that is to go too.
+        for index in (0..self.stages.len()).rev() {
+            let Some(stage) = self.stages.get(index) else { continue };
             match wanted.iter().find(|id| id.toxic == stage.id.toxic) {
-                Some(id) if id.revision == stage.id.revision => index += 1,
+                Some(id) if id.revision == stage.id.revision => {}
                 Some(id) => match start(*id) {
-                    Some(filter) => {
-                        self.replace(now, index, *id, filter);
-                        index += 1;
-                    }
+                    Some(filter) => self.replace(now, index, *id, filter),
                     None => self.remove(now, index),
                 },
                 None => self.remove(now, index),
@@ -117,11 +122,13 @@ impl<T: Weight> Pipeline<T> {
         queues.chain([self.entry.next_at()]).flatten().filter(|at| *at != NEVER).min()
     }
 
-    /// Whether more may be pushed: no stage holds more than it may.
+    /// Whether more may be pushed: each stage holds less than it may, or without stages nothing waits.
     pub fn has_room(&self) -> bool {
-        self.stages.iter().all(|stage| stage.out.weight < stage.filter.capacity())
-            && (self.stages.is_empty() || self.entry.weight < MAX_UNFILTERED)
-            && (!self.stages.is_empty() || self.entry.weight == 0)
+        if self.stages.is_empty() {
+            return self.entry.weight == 0;
+        }
+        self.entry.load() < MAX_UNFILTERED
+            && self.stages.iter().all(|stage| stage.out.load() < stage.filter.capacity())
     }
 
     /// Whether there are no stages, and nothing is inside.
@@ -146,6 +153,9 @@ impl<T: Weight> Pipeline<T> {
 
     /// Gives each report that has changed since it was last asked for.
     pub fn reports(&mut self, mut tell: impl FnMut(StageId, Report)) {
+        for (id, report) in self.departed.drain(..) {
+            tell(id, report);
+        }
         for stage in &mut self.stages {
             if stage.out.report != stage.reported {
                 stage.reported = stage.out.report;
@@ -157,13 +167,8 @@ impl<T: Weight> Pipeline<T> {
     /// The step that closes or breaks the connection, if it has come to the exit, and its moment.
     fn exit_break(&self) -> Option<(Moment, &Step<T>)> {
         let exit = self.stages.last().map_or(&self.entry, |stage| &stage.out);
-        if !exit.ended {
-            return None;
-        }
-        exit.steps.iter().rev().find_map(|timed| match timed.step {
-            Step::Close | Step::Reset => Some((timed.at, &timed.step)),
-            Step::Item(_) | Step::End => None,
-        })
+        let last = exit.steps.back()?;
+        matches!(last.step, Step::Close | Step::Reset).then_some((last.at, &last.step))
     }
 
     fn exit_mut(&mut self) -> &mut Schedule<T> {
@@ -183,6 +188,9 @@ impl<T: Weight> Pipeline<T> {
         let mut stage = self.stages.remove(index);
         stage.filter.on_stop(now, &mut stage.out);
         stage.out.release(now);
+        if stage.out.report != stage.reported {
+            self.departed.push((stage.id, stage.out.report));
+        }
         self.queue_before(index).put_first(stage.out);
         self.advance(now);
     }
@@ -200,6 +208,7 @@ impl<T: Weight> Pipeline<T> {
         stage.out.came = now;
         filter.on_start(now, &mut stage.out);
         stage.filter = filter;
+        stage.began = now;
         stage.id = id;
         if hand_over {
             for Timed { came, step, .. } in held.steps {
@@ -234,10 +243,14 @@ impl<T: Weight> Stage<T> {
                     self.out.wake = None;
                     self.out.came = wake;
                     self.filter.on_wakeup(wake, &mut self.out);
+                    // Time goes on, whatever the filter asks for.
+                    let next = wake.saturating_add(Moment::from_nanos(1));
+                    self.out.wake = self.out.wake.map(|at| at.max(next));
                 }
                 (Some(_), _) => {
                     let Some((at, step)) = source.take_due(now) else { return };
-                    self.give(at, step);
+                    // What was due before the filter joined comes to it as it joins.
+                    self.give(at.max(self.began), step);
                 }
                 (None, _) => return,
             }
@@ -247,7 +260,7 @@ impl<T: Weight> Stage<T> {
     fn give(&mut self, at: Moment, step: Step<T>) {
         self.out.came = at;
         match step {
-            Step::Item(item) if !self.out.ended => self.filter.on_item(item, at, &mut self.out),
+            Step::Item(item) if !self.out.is_over() => self.filter.on_item(item, at, &mut self.out),
             Step::Item(_) => {}
             Step::End => self.filter.on_end(at, &mut self.out),
             Step::Close => self.out.close(at),

@@ -45,6 +45,9 @@ impl Weight for aconite_dialects::Event {
 }
 
 /// Decides when each item leaves, and as what.
+///
+/// The moments that a filter is told never go back, except those of items that
+/// it takes over from a predecessor: see [`only_delays`](Self::only_delays).
 pub trait StreamFilter<T: Weight>: Send {
     /// The filter was put in place, now. `now` is not zero when it joins a live connection.
     fn on_start(&mut self, _now: Moment, _out: &mut Schedule<T>) {}
@@ -66,15 +69,25 @@ pub trait StreamFilter<T: Weight>: Send {
     /// leaves at once, in order, after this call.
     fn on_stop(&mut self, _now: Moment, _out: &mut Schedule<T>) {}
 
-    /// Whether every step that it scheduled is one that it was given, merely later.
+    /// Whether every step that it scheduled is one that it was given, or a piece of it, merely later.
     ///
     /// Then a change of the toxic's attributes gives what is still waiting to
-    /// the successor, as of the moment at which it came. Otherwise it leaves at once.
+    /// the successor, right after its [`on_start`](Self::on_start), as of the
+    /// moment at which it came. Otherwise [`on_stop`](Self::on_stop) is called
+    /// and it leaves at once.
     fn only_delays(&self) -> bool {
         false
     }
 
+    /// Whether what leaves a body may be longer or shorter than what came, so that the length announced by its head
+    /// must go. Not asked for toxics of a connection.
+    fn changes_length(&self) -> bool {
+        true
+    }
+
     /// How many bytes it may hold before the sender is made to wait.
+    ///
+    /// Each waiting step counts for a few dozen bytes more than its item weighs.
     fn capacity(&self) -> usize {
         64 * 1024
     }
@@ -109,8 +122,12 @@ pub struct Schedule<T> {
     pub(crate) came: Moment,
     pub(crate) wake: Option<Moment>,
     pub(crate) weight: usize,
-    /// Whether the stream's end was scheduled: nothing comes after it.
-    pub(crate) ended: bool,
+    /// Whether the stream's end was scheduled: only a break or close of the connection comes after it.
+    ended: bool,
+    /// Whether a break or close was scheduled: nothing comes after it.
+    broken: bool,
+    /// Whether the filter dropped what waited, since [`adopt`](Self::adopt) was last called.
+    cleared: bool,
     pub(crate) report: Report,
 }
 
@@ -132,6 +149,8 @@ impl<T> Default for Schedule<T> {
             wake: None,
             weight: 0,
             ended: false,
+            broken: false,
+            cleared: false,
             report: Report::default(),
         }
     }
@@ -146,11 +165,13 @@ impl<T: Weight> Schedule<T> {
     /// Sends an item before everything that still waits after `at`.
     ///
     /// For what a delay does not concern, such as keep-alive comments among delayed events.
+    /// Dropped, as all else, if the stream ends before it.
     pub fn send_ahead(&mut self, at: Moment, item: T) {
-        if self.ended && self.steps.is_empty() {
+        let place = self.steps.partition_point(|timed| timed.at <= at);
+        if self.is_over() && place == self.steps.len() {
             return;
         }
-        let place = self.steps.partition_point(|timed| timed.at <= at);
+        self.last = self.last.max(at);
         self.weight += item.weight();
         self.steps.insert(place, Timed { at, came: self.came, ahead: true, step: Step::Item(item) });
     }
@@ -175,12 +196,18 @@ impl<T: Weight> Schedule<T> {
         self.add(at, Step::Reset);
     }
 
-    /// Drops everything that has not left yet.
+    /// Drops everything that has not left yet, an end too.
     pub fn clear(&mut self) {
-        self.steps.clear();
+        for timed in std::mem::take(&mut self.steps) {
+            match timed.step {
+                Step::Item(_) => {}
+                Step::End => self.ended = false,
+                Step::Close | Step::Reset => self.broken = false,
+            }
+        }
         self.weight = 0;
         self.last = Moment::ZERO;
-        self.ended = false;
+        self.cleared = true;
     }
 
     /// Asks for [`StreamFilter::on_wakeup`] at a moment; replaces an earlier wish.
@@ -203,8 +230,13 @@ impl<T: Weight> Schedule<T> {
         self.report.skipped = Some(reason);
     }
 
-    /// Takes over what another schedule holds, as items of this one's type.
+    /// Takes over what was scheduled in another schedule, as items of this one's type.
+    ///
+    /// What the other one's filter dropped is dropped here.
     pub(crate) fn adopt<U: Weight>(&mut self, other: &mut Schedule<U>, mut encode: impl FnMut(U) -> T) {
+        if std::mem::take(&mut other.cleared) {
+            self.clear();
+        }
         for Timed { at, ahead, step, .. } in other.steps.drain(..) {
             match step {
                 Step::Item(item) if ahead => self.send_ahead(at, encode(item)),
@@ -224,14 +256,14 @@ impl<T: Weight> Schedule<T> {
     }
 
     pub(crate) fn add(&mut self, at: Moment, step: Step<T>) {
-        if self.ended {
-            return;
+        match &step {
+            _ if self.broken => return,
+            Step::Item(_) | Step::End if self.ended => return,
+            Step::Item(item) => self.weight += item.weight(),
+            Step::End => self.ended = true,
+            Step::Close | Step::Reset => self.broken = true,
         }
         self.last = self.last.max(at);
-        self.ended = !matches!(step, Step::Item(_));
-        if let Step::Item(item) = &step {
-            self.weight += item.weight();
-        }
         self.steps.push_back(Timed { at: self.last, came: self.came, ahead: false, step });
     }
 
@@ -245,17 +277,21 @@ impl<T: Weight> Schedule<T> {
 
     /// Puts what another schedule holds in front of what this one holds.
     pub(crate) fn put_first(&mut self, mut other: Self) {
+        if other.is_over() {
+            self.weight = 0;
+            self.steps.retain(|timed| !other.broken && matches!(timed.step, Step::Close | Step::Reset));
+        }
         self.weight += other.weight;
         self.last = self.last.max(other.last);
-        if other.ended {
-            // Nothing comes after an end.
-            self.steps.clear();
-            self.weight = other.weight;
-            self.ended = true;
-        }
-        while let Some(timed) = other.steps.pop_back() {
-            self.steps.push_front(timed);
-        }
+        self.ended |= other.ended;
+        self.broken |= other.broken;
+        std::mem::swap(&mut self.steps, &mut other.steps);
+        self.steps.append(&mut other.steps);
+    }
+
+    /// Whether no item comes any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.ended || self.broken
     }
 
     pub(crate) fn next_at(&self) -> Option<Moment> {
@@ -270,6 +306,17 @@ impl<T: Weight> Schedule<T> {
         if let Step::Item(item) = &timed.step {
             self.weight -= item.weight();
         }
+        if self.steps.is_empty() && self.steps.capacity() > KEPT_STEPS {
+            self.steps = VecDeque::new();
+        }
         Some((timed.at, timed.step))
     }
+
+    /// How much memory it takes: its items, and what it costs to keep them.
+    pub(crate) fn load(&self) -> usize {
+        self.weight + self.steps.len() * size_of::<Timed<T>>()
+    }
 }
+
+/// Room for so many steps is kept when none waits; more, left by a burst, is given back.
+const KEPT_STEPS: usize = 256;

@@ -1,11 +1,12 @@
 //! Plays a body through a toxic under test, and writes down what leaves and when.
 use aconite_dialects::{Dialect, Framing, Meter, Operation};
 use bytes::Bytes;
+use http::{request, response};
 use serde_json::Value;
 
 use crate::{
-    BodyFilter, BodyForm, Dice, Gather, Instance, Moment, OnEvents, Pipeline, Report, Scope, StageId, Step,
-    StreamFilter, Toxic,
+    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, OnEvents, Pipeline,
+    Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
 };
 
 /// An answer that `OpenAI` chat streams.
@@ -163,4 +164,38 @@ fn filter<T: Toxic>(attributes: Value, scope: &Scope, at: Option<Meter>) -> Box<
 
 fn ms(ms: u64) -> Moment {
     Moment::from_millis(ms)
+}
+
+/// The heads of one exchange, and what a toxic decides about them.
+pub(crate) struct Exchange {
+    filter: Box<dyn ExchangeFilter>,
+    pub(crate) request: request::Parts,
+    pub(crate) response: response::Parts,
+}
+
+impl Exchange {
+    pub(crate) fn new<T: Toxic>(attributes: Value, scope: &Scope) -> Self {
+        let Instance::Exchange(filter) = instance::<T>(attributes, scope) else {
+            panic!("the toxic does not act on exchanges")
+        };
+        let (request, ()) = http::Request::post("/v1/chat/completions").body(()).unwrap().into_parts();
+        let (response, ()) = http::Response::new(()).into_parts();
+        Self { filter, request, response }
+    }
+
+    pub(crate) fn request(&mut self) -> Decision {
+        self.filter.on_request(&mut self.request, Moment::ZERO)
+    }
+
+    pub(crate) fn response(&mut self) -> Decision {
+        self.filter.on_response(&mut self.response, Moment::ZERO)
+    }
+}
+
+/// The answer that a toxic gives itself.
+pub(crate) fn answer(decision: Decision) -> http::Response<Bytes> {
+    match decision.verdict {
+        Verdict::Respond(response) => *response,
+        other => panic!("expected an answer, not {other:?}"),
+    }
 }
