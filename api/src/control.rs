@@ -129,7 +129,7 @@ pub trait Control: Send + Sync + 'static {
     /// The local CA's certificate, PEM; `None` if there is no CA.
     fn ca_pem(&self) -> Option<String>;
 
-    /// Metrics in Prometheus' text format; `compatible` only what Toxiproxy has.
+    /// Metrics in Prometheus' text format.
     fn metrics(&self) -> String;
 
     /// Whether every enabled proxy listens.

@@ -125,7 +125,7 @@ pub struct UpstreamTls {
 }
 
 /// The kill switch.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Chaos {
     /// Whether toxics act.
     pub enabled: bool,
@@ -142,7 +142,7 @@ pub struct Chaos {
 }
 
 /// A toxic as the kill switch lists it.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Rule {
     /// Its proxy.
     pub proxy: String,
@@ -156,7 +156,7 @@ pub struct Rule {
 }
 
 /// Who switches, and why.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Switch {
     /// Who.
@@ -166,7 +166,7 @@ pub struct Switch {
 }
 
 /// A live connection.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Connection {
     /// Its number.
     pub id: u64,
@@ -187,7 +187,7 @@ pub struct Connection {
 }
 
 /// One HTTP exchange in the journal.
-#[derive(Clone, Debug, Default, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 pub struct Exchange {
     /// Its number.
     pub id: u64,
@@ -244,7 +244,7 @@ pub struct Exchange {
 }
 
 /// What became of a toxic on an exchange.
-#[derive(Clone, Debug, Default, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Strike {
     /// The toxic's name.
     pub name: String,
@@ -263,7 +263,7 @@ pub struct Strike {
 }
 
 /// One try at an upstream.
-#[derive(Clone, Debug, JsonSchema, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
 pub struct Attempt {
     /// The address or name tried.
     pub provider: String,
@@ -276,7 +276,7 @@ pub struct Attempt {
 }
 
 /// How an exchange ended.
-#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct ExchangeEnd {
     /// Who ended it.
     pub side: Side,
@@ -285,7 +285,7 @@ pub struct ExchangeEnd {
 }
 
 /// Who ended an exchange.
-#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each says itself")]
 pub enum Side {
@@ -296,7 +296,7 @@ pub enum Side {
 }
 
 /// In which way an exchange ended.
-#[derive(Clone, Copy, Debug, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each says itself")]
 pub enum How {
@@ -309,7 +309,7 @@ pub enum How {
 }
 
 /// Which exchanges to list.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExchangeFilter {
     /// Of this proxy.
@@ -354,7 +354,7 @@ pub struct Change {
 }
 
 /// A configuration to apply as a whole.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Apply {
     /// The proxies that shall be.

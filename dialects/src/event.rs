@@ -68,7 +68,31 @@ impl Framing {
 pub struct Event {
     raw: Bytes,
     framing: Framing,
-    dispatches: bool,
+    piece: Piece,
+}
+
+/// What part of a body a piece is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Piece {
+    /// A whole event.
+    Event,
+    /// A comment, a blank line or a byte order mark between events.
+    Between,
+    /// A part of an event, of which more follows.
+    Open,
+    /// Anything else that ends at a boundary or with the body.
+    Rest,
+}
+
+impl Piece {
+    /// What a piece is that begins and ends at a boundary and is no event.
+    fn between_events(framing: Framing, raw: &[u8]) -> Self {
+        let is_blank = match framing {
+            Framing::Sse => raw.iter().all(|byte| matches!(byte, b'\r' | b'\n')) || raw == b"\xef\xbb\xbf",
+            Framing::Ndjson => raw.iter().all(u8::is_ascii_whitespace),
+        };
+        if is_blank || framing == Framing::Sse && raw.starts_with(b":") { Self::Between } else { Self::Rest }
+    }
 }
 
 impl Event {
@@ -102,11 +126,14 @@ impl Event {
     pub fn from_raw(framing: Framing, raw: Bytes) -> Self {
         let mut meter = Meter::new(framing);
         meter.feed(&raw);
-        Self { raw, framing, dispatches: meter.events() > 0 }
-    }
-
-    fn piece(framing: Framing, raw: Bytes, dispatches: bool) -> Self {
-        Self { raw, framing, dispatches }
+        let piece = if meter.events() > 0 {
+            Piece::Event
+        } else if meter.at_boundary() {
+            Piece::between_events(framing, &raw)
+        } else {
+            Piece::Open
+        };
+        Self { raw, framing, piece }
     }
 
     /// The bytes, as they came.
@@ -127,7 +154,18 @@ impl Event {
     /// Whether a client is given something for it: in SSE a terminated block with a `data` field, be it empty; in
     /// NDJSON a terminated line that is not blank.
     pub fn is_event(&self) -> bool {
-        self.dispatches
+        self.piece == Piece::Event
+    }
+
+    /// Whether it is a comment, a blank line or a byte order mark between events. Such a piece may leave before events
+    /// that it came after.
+    pub fn is_between(&self) -> bool {
+        self.piece == Piece::Between
+    }
+
+    /// Whether it is a part of an event of which more follows: nothing may be put after it.
+    pub fn is_open(&self) -> bool {
+        self.piece == Piece::Open
     }
 
     /// The value of its `event` field; the last one if there are several, and none if that is empty. Always none in
@@ -214,7 +252,7 @@ fn values(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn put_on_one_line(out: &mut BytesMut, data: &[u8]) {
-    out.extend(data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+    out.extend(data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
 }
 
 /// The content of a line and its end. A CR alone does not end a line here.

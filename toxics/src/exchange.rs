@@ -4,7 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, request, response};
 
-use crate::{BodyFilter, Moment, Scope};
+use crate::{BodyFilter, Moment, NEVER, Schedule, Scope, Weight};
 
 /// Decides what happens to an HTTP exchange.
 ///
@@ -38,7 +38,16 @@ pub struct Decision {
     pub verdict: Verdict,
     /// Whether the toxic has changed anything, for the record.
     pub struck: bool,
+    /// Why the toxic left alone what it should have changed, for the record.
+    pub skipped: Option<&'static str>,
 }
+
+/// A length that a message declares whatever its body comes to: an extension of the head.
+///
+/// The proxy sends exactly this `content-length`. A body that is shorter ends with the connection; of a longer one the
+/// surplus is not sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DeclaredLength(pub u64);
 
 /// What becomes of a message.
 #[derive(Debug)]
@@ -56,12 +65,17 @@ pub enum Verdict {
 impl Decision {
     /// Lets the message pass at once, unchanged.
     pub fn forward() -> Self {
-        Self { after: Duration::ZERO, verdict: Verdict::Forward, struck: false }
+        Self { after: Duration::ZERO, verdict: Verdict::Forward, struck: false, skipped: None }
     }
 
     /// Lets the message pass at once; the toxic has changed it.
     pub fn changed() -> Self {
         Self { struck: true, ..Self::forward() }
+    }
+
+    /// Lets the message pass at once, unchanged although the toxic should have changed it.
+    pub fn skip(reason: &'static str) -> Self {
+        Self { skipped: Some(reason), ..Self::forward() }
     }
 
     /// Lets the message pass after a while.
@@ -91,4 +105,20 @@ pub enum Ending {
     Rst,
     /// Silence, with the connection open.
     Hang,
+}
+
+impl Ending {
+    /// Ends a body now, and for the record.
+    ///
+    /// In silence everything that comes later is held: a filter has to go on sending it, since it leaves once the
+    /// toxic is removed.
+    pub(crate) fn strike<T: Weight>(self, now: Moment, out: &mut Schedule<T>) {
+        out.strike(now);
+        match self {
+            Self::Clean => out.end(now),
+            Self::Fin => out.close(now),
+            Self::Rst => out.reset(now),
+            Self::Hang => out.hold_until(NEVER),
+        }
+    }
 }

@@ -7,13 +7,18 @@
 //!
 //! To add a toxic: one file with a configuration type that implements
 //! [`Toxic`], and one line in `catalogue.rs`. Its doc comments are the manual.
+mod alias;
 pub mod bytes;
 mod catalogue;
 mod connect;
 mod dice;
 mod exchange;
 mod lift;
+mod matching;
+pub use matching::*;
+pub mod message;
 mod pipeline;
+mod position;
 mod scope;
 mod spec;
 mod stream;
@@ -21,13 +26,14 @@ mod toxic;
 mod units;
 
 pub use catalogue::{Catalogue, Definition, SpecError, Start};
-pub use connect::ConnectFault;
+pub use connect::{Connect, ConnectFault};
 pub use dice::Dice;
-pub use exchange::{Decision, Ending, ExchangeFilter, Verdict};
+pub use exchange::{Decision, DeclaredLength, Ending, ExchangeFilter, Verdict};
 pub use lift::{Gather, OnEvents};
 pub use pipeline::{Pipeline, StageId};
+pub use position::{At, Share, Tracker};
 pub use scope::{BodyForm, Direction, Scope};
 pub use spec::{BodyMatch, Budget, Match, ToxicSpec, Window};
 pub use stream::{Moment, NEVER, Report, Schedule, Step, StreamFilter, Weight};
 pub use toxic::{BodyFilter, DocumentFilter, Instance, Level, Toxic};
-pub use units::{Millis, Probability};
+pub use units::{Micros, Millis, Percent, Probability};

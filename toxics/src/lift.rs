@@ -11,11 +11,13 @@ pub struct OnEvents {
     filter: Box<dyn StreamFilter<Event>>,
     decoder: Decoder,
     out: Schedule<Event>,
+    /// Follows the event that was under way when the filter joined; none from its end on.
+    joining: Option<Meter>,
 }
 
 impl OnEvents {
-    /// Begins at the place in the stream that `at` has come to: what is left of an event that is
-    /// already on its way passes untouched. Events larger than `max_event` bytes pass untouched too.
+    /// Begins at the place in the stream that `at` has come to. If that is in the middle of an event, the rest of that
+    /// event passes untouched, and the filter starts behind it. Events larger than `max_event` bytes pass untouched too.
     pub fn new(
         filter: Box<dyn StreamFilter<Event>>,
         framing: Framing,
@@ -26,26 +28,45 @@ impl OnEvents {
             Some(meter) => Decoder::resume(framing, max_event, meter),
             None => Decoder::new(framing, max_event),
         };
-        Self { filter, decoder, out: Schedule::default() }
+        let joining = at.filter(|meter| !meter.at_boundary());
+        Self { filter, decoder, out: Schedule::default(), joining }
     }
 
     fn run(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
         let oversize = self.decoder.oversize();
         self.out.came = now;
-        while let Some(event) = self.decoder.next() {
-            self.filter.on_item(event, now, &mut self.out);
+        while let Some(piece) = self.decoder.next() {
+            self.give(piece, now);
         }
         if self.decoder.oversize() > oversize {
             out.skip("event_too_large");
         }
         out.adopt(&mut self.out, Event::into_raw);
     }
+
+    fn give(&mut self, piece: Event, now: Moment) {
+        let Some(meter) = &mut self.joining else {
+            if !self.out.is_over() {
+                self.filter.on_item(piece, now, &mut self.out);
+            }
+            return;
+        };
+        meter.feed(piece.raw());
+        let arrived = meter.at_boundary();
+        self.out.send(now, piece);
+        if arrived {
+            self.joining = None;
+            self.filter.on_start(now, &mut self.out);
+        }
+    }
 }
 
 impl StreamFilter<Bytes> for OnEvents {
     fn on_start(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        self.filter.on_start(now, &mut self.out);
-        out.adopt(&mut self.out, Event::into_raw);
+        if self.joining.is_none() {
+            self.filter.on_start(now, &mut self.out);
+            out.adopt(&mut self.out, Event::into_raw);
+        }
     }
 
     fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
@@ -55,9 +76,13 @@ impl StreamFilter<Bytes> for OnEvents {
 
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
         if let Some(tail) = self.decoder.finish() {
-            self.filter.on_item(tail, now, &mut self.out);
+            self.give(tail, now);
         }
-        self.filter.on_end(now, &mut self.out);
+        if self.joining.is_none() {
+            self.filter.on_end(now, &mut self.out);
+        } else {
+            self.out.end(now);
+        }
         out.adopt(&mut self.out, Event::into_raw);
     }
 
@@ -68,7 +93,9 @@ impl StreamFilter<Bytes> for OnEvents {
     }
 
     fn on_stop(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        self.filter.on_stop(now, &mut self.out);
+        if self.joining.is_none() {
+            self.filter.on_stop(now, &mut self.out);
+        }
         out.adopt(&mut self.out, Event::into_raw);
         if let Some(tail) = self.decoder.finish() {
             out.send(now, tail.into_raw());

@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Event, Framing, Meter, meter::Mark};
+use super::{Event, Framing, Meter, Piece, meter::Mark};
 
 /// Cuts the bytes of a streamed body into events.
 ///
@@ -74,7 +74,7 @@ impl Decoder {
             self.held.extend_from_slice(&chunk);
         }
         let rest = self.held.split().freeze();
-        (!rest.is_empty()).then(|| self.piece(rest, false))
+        (!rest.is_empty()).then(|| self.piece(rest, Piece::Rest))
     }
 
     /// Events so far that passed in pieces because they were too large, counted when they end.
@@ -91,7 +91,7 @@ impl Decoder {
     fn take(&mut self, part: Bytes, mark: Option<Mark>) -> Option<Event> {
         let Some(mark) = mark else {
             if self.passing != Passing::No {
-                return Some(self.piece(part, false));
+                return Some(self.piece(part, Piece::Open));
             }
             self.held.extend_from_slice(&part);
             if self.held.len() <= self.max_event {
@@ -99,7 +99,7 @@ impl Decoder {
             }
             self.passing = Passing::TooLarge;
             let begun = self.held.split().freeze();
-            return Some(self.piece(begun, false));
+            return Some(self.piece(begun, Piece::Open));
         };
         let raw = if self.held.is_empty() {
             part
@@ -112,11 +112,16 @@ impl Decoder {
         let too_large =
             passing == Passing::TooLarge || raw.len() - end_len(self.meter.framing(), &raw) > self.max_event;
         self.oversize += u64::from(is_event && too_large && passing != Passing::Begun);
-        Some(self.piece(raw, is_event && !too_large && passing == Passing::No))
+        let piece = match passing {
+            Passing::No if is_event && !too_large => Piece::Event,
+            Passing::No if !is_event => Piece::between_events(self.meter.framing(), &raw),
+            _ => Piece::Rest,
+        };
+        Some(self.piece(raw, piece))
     }
 
-    fn piece(&self, raw: Bytes, dispatches: bool) -> Event {
-        Event::piece(self.meter.framing(), raw, dispatches)
+    fn piece(&self, raw: Bytes, piece: Piece) -> Event {
+        Event { raw, framing: self.meter.framing(), piece }
     }
 }
 

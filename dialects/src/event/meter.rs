@@ -83,10 +83,10 @@ impl Meter {
     #[inline]
     fn step_sse(&mut self, bytes: &[u8]) -> (usize, Option<Mark>) {
         let mut at = 0;
-        if !self.started {
-            if let Some(skipped) = self.skip_bom(bytes) {
-                return skipped;
-            }
+        if !self.started
+            && let Some(skipped) = self.skip_bom(bytes)
+        {
+            return skipped;
         }
         if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
             at = 1;

@@ -1,0 +1,1 @@
+"""The conformance suite. Its tests arrive with the parts they test."""
