@@ -267,6 +267,25 @@ async fn the_catalogue_explains_every_type() {
 }
 
 #[tokio::test]
+async fn presets_show_how_providers_word_a_cause() {
+    let app = App::new();
+    let all = app.get("/v1/presets").await.json();
+    for preset in all["presets"].as_array().unwrap() {
+        assert!(!preset["description"].as_str().unwrap().is_empty(), "{preset}");
+    }
+    let one = app.get("/v1/presets?cause=overloaded&dialect=anthropic").await.json();
+    let preset = &one["presets"][0];
+    assert_eq!(
+        (&preset["cause"], &preset["renders"]["anthropic"]["status"]),
+        (&json!("overloaded"), &json!(529))
+    );
+    assert_eq!(preset["renders"].as_object().unwrap().len(), 1);
+    let alias = app.get("/v1/presets?cause=rate_limit").await.json();
+    assert_eq!(alias["presets"][0]["aliases"], json!(["rate_limit"]));
+    assert_eq!(problem(&app.get("/v1/presets?cause=overload").await).3, "did you mean `overloaded`?");
+}
+
+#[tokio::test]
 async fn the_switch_says_who_and_why() {
     let app = with_proxy().await;
     let answer = app.post("/v1/chaos/disable", r#"{"operator":"ann","reason":"lunch"}"#).await.json();
