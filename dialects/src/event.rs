@@ -252,7 +252,7 @@ fn values(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn put_on_one_line(out: &mut BytesMut, data: &[u8]) {
-    out.extend(data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+    out.extend(data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
 }
 
 /// The content of a line and its end. A CR alone does not end a line here.

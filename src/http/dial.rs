@@ -89,7 +89,8 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
 /// The two families in turn, the resolver's first one first.
 fn interleaved(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let v6_first = found.first().is_some_and(SocketAddr::is_ipv6);
-    let (first, second): (Vec<_>, Vec<_>) = found.into_iter().partition(|address| address.is_ipv6() == v6_first);
+    let (first, second): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|address| address.is_ipv6() == v6_first);
     let longest = first.len().max(second.len());
     (0..longest).flat_map(|i| [first.get(i), second.get(i)]).flatten().copied().collect()
 }

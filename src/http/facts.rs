@@ -1,4 +1,6 @@
 //! What is known of a request.
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use aconite_dialects::{Dialect, Operation, json};
 use aconite_toxics::{BodyForm, Direction, RequestFacts, Scope};
 use bytes::Bytes;
@@ -32,9 +34,12 @@ pub(crate) struct Said {
 impl Said {
     /// Reads the two members of a JSON body that tell; of duplicates the last counts.
     pub(crate) fn by(body: &[u8]) -> Self {
+        let value = |name| json::member(body, name).and_then(|span| body.get(span));
         Self {
-            model: json::string_member(body, "model"),
-            streaming: json::member(body, "stream").map(|value| value == b"true"),
+            model: value("model")
+                .filter(|raw| raw.starts_with(b"\""))
+                .map(|raw| json::unquote(raw).into_owned()),
+            streaming: value("stream").map(|raw| raw == b"true"),
         }
     }
 }
@@ -46,8 +51,8 @@ impl Facts {
             head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let anthropic = head.headers.contains_key("anthropic-version");
-        let known = aconite_dialects::recognise(host, head.method.as_str(), path.path(), anthropic);
+        let has_header = |name: &str| head.headers.contains_key(name);
+        let known = aconite_dialects::recognise(host, head.method.as_str(), path.path(), has_header);
         Self {
             method: head.method.clone(),
             host: host.to_ascii_lowercase(),
@@ -98,6 +103,8 @@ impl Facts {
             model: self.said.model.clone(),
             body,
             length,
+            passed: 0,
+            date: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         }
     }
 }
@@ -111,7 +118,11 @@ pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
         return BodyForm::Events(framing);
     }
     let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence == "application/json" || essence.ends_with("+json") { BodyForm::Document } else { BodyForm::Opaque }
+    if essence == "application/json" || essence.ends_with("+json") {
+        BodyForm::Document
+    } else {
+        BodyForm::Opaque
+    }
 }
 
 /// The length that a head announces.

@@ -4,16 +4,16 @@ use std::{
     task::{Context, Poll},
 };
 
-use aconite_dialects::Meter;
-use aconite_toxics::{
-    BodyFilter, BodyForm, Gather, Instance, Level, OnEvents, Report, Scope, StageId, StreamFilter,
-};
-use bytes::Bytes;
 use super::{body::meter_for, ongoing::Ongoing};
 use crate::{
     link::Governor,
     plan::{Armed, PlanWatch},
 };
+use aconite_dialects::Meter;
+use aconite_toxics::{
+    BodyFilter, BodyForm, Gather, Instance, Level, OnEvents, Report, Scope, StageId, StreamFilter,
+};
+use bytes::Bytes;
 
 /// Answers for one body of one exchange.
 pub(crate) struct BodyGovernor {
@@ -37,8 +37,7 @@ impl BodyGovernor {
     pub(crate) fn new(ongoing: Arc<Ongoing>, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
         let plan = PlanWatch::new(ongoing.proxy.plan.clone(), None);
         let meter = if unreadable { None } else { meter_for(scope.body) };
-        let mut governor =
-            Self { ongoing, scope, plan, ready: Vec::new(), meter, unreadable, moved: false };
+        let mut governor = Self { ongoing, scope, plan, ready: Vec::new(), meter, unreadable, moved: false };
         governor.ready = ready
             .into_iter()
             .map(|(id, filter)| (id, filter.and_then(|filter| governor.lifted(filter).ok())))
@@ -135,4 +134,3 @@ impl Governor for BodyGovernor {
         self.ongoing.report(id.toxic, report);
     }
 }
-

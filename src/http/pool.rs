@@ -12,10 +12,9 @@ use std::{
 };
 
 use hyper::client::conn::{http1, http2};
-use hyper_util::rt::TokioIo;
 use tokio::time::Instant;
 
-use super::{body::Body, target::Origin, upstream_io::UpstreamIo};
+use super::{body::Body, target::Origin};
 
 /// How long an unused connection is kept.
 const KEEP: Duration = Duration::from_secs(90);
@@ -30,10 +29,13 @@ pub(crate) struct Key {
     pub(crate) identity: usize,
 }
 
+/// Moves an HTTP/1 connection on; ends with it.
+pub(crate) type Driver = Pin<Box<dyn Future<Output = Result<(), hyper::Error>> + Send>>;
+
 /// An HTTP/1 connection and what drives it.
 pub(crate) struct Http1 {
     pub(crate) sender: http1::SendRequest<Body>,
-    pub(crate) driver: Pin<Box<http1::UpgradeableConnection<TokioIo<UpstreamIo>, Body>>>,
+    pub(crate) driver: Driver,
     /// Whether it has carried a request before.
     pub(crate) reused: bool,
     /// Bytes read from it so far.

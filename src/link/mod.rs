@@ -1,4 +1,26 @@
 //! One direction of one stream of bytes, and the toxics on it: sockets and HTTP bodies alike.
+mod client_io;
+mod control;
+mod counters;
+mod ending;
+mod flow;
+mod lane;
+mod socket;
+mod splice;
+mod tcp;
+#[cfg(test)]
+mod testing;
+mod timer;
+
+pub use client_io::ClientIo;
+pub use control::SocketControl;
+pub use counters::{Counters, Traffic};
+pub use ending::{Ending, How, Side};
+pub use lane::Lane;
+pub use socket::ToxicSocket;
+pub use tcp::relay;
+pub use timer::Timer;
+
 use aconite_toxics::{Report, StageId, StreamFilter};
 use bytes::Bytes;
 

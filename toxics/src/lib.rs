@@ -7,12 +7,15 @@
 //!
 //! To add a toxic: one file with a configuration type that implements
 //! [`Toxic`], and one line in `catalogue.rs`. Its doc comments are the manual.
+mod alias;
 pub mod bytes;
 mod catalogue;
 mod connect;
 mod dice;
 mod exchange;
 mod lift;
+mod matching;
+pub use matching::*;
 pub mod message;
 mod pipeline;
 mod position;

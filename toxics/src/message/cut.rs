@@ -197,7 +197,8 @@ mod tests {
     const BODY: &str = "data: 1\n\n: ping\n\ndata: 2\n\ndata: 世\n\ndata: [DONE]\n\n";
 
     fn cut(at: serde_json::Value, how: &str) -> Play {
-        Play::new::<Cut>(json!({"at": at, "how": how}), &sse())
+        let config = [("at".to_owned(), at), ("how".to_owned(), how.into())];
+        Play::new::<Cut>(serde_json::Value::Object(config.into_iter().collect()), &sse())
     }
 
     #[test]

@@ -5,8 +5,8 @@ use http::{request, response};
 use serde_json::Value;
 
 use crate::{
-    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, OnEvents, Pipeline,
-    Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
+    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, NEVER, OnEvents,
+    Pipeline, Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
 };
 
 /// An answer that `OpenAI` chat streams.
@@ -90,7 +90,7 @@ impl Play {
     /// Takes all that leaves, each at its own moment.
     pub(crate) fn until(&mut self, now: u64) {
         loop {
-            let at = self.pipeline.next_wakeup().map_or(ms(now), |at| at.min(ms(now)));
+            let at = self.pipeline.next_wakeup().unwrap_or(NEVER).min(ms(now));
             let mut took = false;
             while let Some(step) = self.pipeline.poll(at) {
                 self.log.push((u64::try_from(at.as_millis()).unwrap(), step));
