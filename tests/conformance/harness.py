@@ -9,7 +9,6 @@ import json
 import os
 import pathlib
 import select
-import shlex
 import signal
 import socket
 import subprocess
@@ -206,9 +205,11 @@ class LineClient:
 class Aconite:
     """The product, as a process of its own with a configuration file, on ports of its own choosing."""
 
-    def __init__(self, config=None, command=(), environment=None):
+    def __init__(self, config=None, command=(), environment=None, called="aconite"):
+        """With `command` its arguments replace `serve -c FILE`; "{port}" stands for the API's port. `called` is argv[0]."""
         self.config = config or {}
         self.arguments = list(command)
+        self.called = called
         self.extra = environment or {}
         self.stack = contextlib.ExitStack()
 
@@ -225,9 +226,10 @@ class Aconite:
         }
         command = self.arguments or ["serve", "-c", self.write_config()]
         command = [str(part).replace("{port}", str(self.port)) for part in command]
+        (self.folder / self.called).symlink_to(BINARY)
         try:
             self.process = self.stack.enter_context(
-                background([BINARY, *command], self.environment, self.log))
+                background([self.folder / self.called, *command], self.environment, self.log))
             wait_until(self.answers, "the admin API answers")
         except BaseException:
             self.stack.close()
@@ -358,7 +360,3 @@ def read_exactly(connection, count):
         ensure(chunk, f"closed after {len(read)} of {count} bytes")
         read += chunk
     return read
-
-
-def quote(command):
-    return " ".join(shlex.quote(str(part)) for part in command)
