@@ -205,50 +205,44 @@ class LineClient:
 class Aconite:
     """The product, as a process of its own with a configuration file, on ports of its own choosing."""
 
-    def __init__(self, config=None, command=(), environment=None, called="aconite"):
-        """With `command` its arguments replace `serve -c FILE`; "{port}" stands for the API's port. `called` is argv[0]."""
+    def __init__(self, config=None, command=(), called="aconite"):
+        """With `command` its arguments replace `serve -c FILE`; `called` is argv[0]."""
         self.config = config or {}
         self.arguments = list(command)
         self.called = called
-        self.extra = environment or {}
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
         folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="aconite-"))
         self.folder = pathlib.Path(folder)
         self.log = self.folder / "log"
-        self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
-        self.environment = {
-            **clean_environment(), "HOME": folder, "XDG_DATA_HOME": str(self.folder / "data"),
-            "XDG_CONFIG_HOME": str(self.folder / "config"), "ACONITE_URL": f"http://{self.address}",
-            "TOXIPROXY_URL": f"http://{self.address}", **self.extra,
-        }
+        self.environment = {**clean_environment(), "HOME": folder, "ACONITE_DATA_DIR": str(self.folder / "data")}
         command = self.arguments or ["serve", "-c", self.write_config()]
-        command = [str(part).replace("{port}", str(self.port)) for part in command]
         (self.folder / self.called).symlink_to(BINARY)
+        ports = self.folder / "ports.json"
         try:
             self.process = self.stack.enter_context(
-                background([self.folder / self.called, *command], self.environment, self.log))
-            wait_until(self.answers, "the admin API answers")
+                background([self.folder / self.called, *command, f"--port-file={ports}"], self.environment, self.log))
+            wait_until(lambda: self.alive() and ports.exists(), "the port file appears")
         except BaseException:
             self.stack.close()
             raise
+        self.address = json.loads(ports.read_text())["admin"]
+        self.port = int(self.address.rsplit(":", 1)[1])
+        self.environment["ACONITE_URL"] = f"http://{self.address}"
         return self
+
+    def alive(self):
+        ensure(self.process.poll() is None, f"the product ended with {self.process.returncode}: {self.said()}")
+        return True
 
     def __exit__(self, *_):
         self.stack.close()
 
     def write_config(self):
         path = self.folder / "aconite.json"
-        path.write_text(json.dumps({"admin": {"listen": self.address}, **self.config}))
+        path.write_text(json.dumps({"admin": {"listen": "127.0.0.1:0"}, **self.config}))
         return path
-
-    def answers(self):
-        ensure(self.process.poll() is None, f"the product ended with {self.process.returncode}: {self.said()}")
-        with contextlib.suppress(OSError, http.client.HTTPException):
-            return self.api("GET", "/version").status == 200
-        return False
 
     def said(self):
         return self.log.read_text(errors="replace")[-1500:]
@@ -294,7 +288,7 @@ class Aconite:
 
     def client_environment(self, proxy):
         """What `aconite env` exports, evaluated by a shell as a user does it, on top of a clean environment."""
-        exports = self.cli("env", proxy)
+        exports = self.cli("env", "--proxy", proxy, "--shell", "sh")
         script = f"{exports}\nexec env -0"
         _, output, _ = run(["bash", "-euc", script], clean_environment())
         variables = dict(pair.split("=", 1) for pair in output.decode().split("\0") if pair)

@@ -10,7 +10,7 @@ import time
 from harness import BINARY, Aconite, Failure, TcpServer, echo, ensure, equal, read_exactly
 from harness import run as execute
 
-SERVER = ["-host=127.0.0.1", "-port", "{port}", "-proxy-metrics", "-seed=7"]
+SERVER = ["-host=127.0.0.1", "-port", "0", "-proxy-metrics", "-seed=7"]
 # The longest that any call of the API may take, whatever the connections do. Wide enough for a busy machine.
 PROMPT = 2.0
 # How long nothing must come from a connection before it counts as silent.
