@@ -1,1 +1,17 @@
-//! Admin API.
+//! The admin API: resources, routes, client. It does not know the proxy: the
+//! proxy implements [`Control`].
+pub mod client;
+mod control;
+pub mod model;
+mod problem;
+mod request;
+mod routes;
+mod security;
+mod toxiproxy;
+mod v1;
+
+pub use client::Client;
+pub use control::{Control, ControlError};
+pub use problem::Problem;
+pub use routes::router;
+pub use security::Security;

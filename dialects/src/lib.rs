@@ -1,1 +1,30 @@
-//! Wire codecs and provider knowledge.
+//! What is known of the wire formats and habits of model providers and vector stores.
+//!
+//! Pure functions and small state machines over bytes: no sockets, no clock, no randomness of its own. What a fault
+//! does not touch leaves every function here byte for byte as it came.
+//!
+//! - [`checks`]: what must hold for arbitrary bytes, for fuzzers to run.
+//! - [`content`]: what an event of an answer's stream is for.
+//! - [`dialect`]: whose protocol a request speaks, and what it is for.
+//! - [`embeddings`]: answers that are vectors, spoilt in place.
+//! - [`event`]: cutting a streamed body into events, and putting other data into one.
+//! - [`failure`]: causes of failure, and how each provider words them.
+//! - [`hits`]: answers of vector searches, spoilt in place.
+//! - [`json`]: JSON documents, edited in place.
+
+pub mod checks;
+pub mod content;
+pub mod dialect;
+pub mod embeddings;
+pub mod event;
+pub mod failure;
+pub mod hits;
+pub mod json;
+mod named;
+
+pub use content::Shape;
+pub use dialect::{Dialect, Operation, Recognised, known_hosts, recognise};
+pub use embeddings::EmbeddingFault;
+pub use event::{Decoder, Event, Framing, Meter};
+pub use failure::{Cause, Facts, Failure};
+pub use hits::HitsFault;

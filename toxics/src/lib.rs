@@ -1,1 +1,39 @@
-//! Faults.
+//! What a fault is, and every built-in one.
+//!
+//! A toxic is a pure state machine over time: it is given an item and the
+//! moment at which it came, and writes into a schedule what leaves and when.
+//! It never sleeps, reads no clock, sees no socket, cannot fail and cannot
+//! hang. The proxy owns I/O, waiting, back-pressure and closing.
+//!
+//! To add a toxic: one file with a configuration type that implements
+//! [`Toxic`], and one line in `catalogue.rs`. Its doc comments are the manual.
+mod alias;
+pub mod bytes;
+mod catalogue;
+mod connect;
+mod dice;
+mod exchange;
+mod lift;
+mod matching;
+pub use matching::*;
+pub mod message;
+mod pipeline;
+mod position;
+mod scope;
+mod spec;
+mod stream;
+mod toxic;
+mod units;
+
+pub use catalogue::{Catalogue, Definition, SpecError, Start};
+pub use connect::{Connect, ConnectFault};
+pub use dice::Dice;
+pub use exchange::{Decision, DeclaredLength, Ending, ExchangeFilter, Verdict};
+pub use lift::{Gather, OnEvents};
+pub use pipeline::{Pipeline, StageId};
+pub use position::{At, Share, Tracker};
+pub use scope::{BodyForm, Direction, Scope};
+pub use spec::{BodyMatch, Budget, Match, ToxicSpec, Window};
+pub use stream::{Moment, NEVER, Report, Schedule, Step, StreamFilter, Weight};
+pub use toxic::{BodyFilter, DocumentFilter, Instance, Level, Toxic};
+pub use units::{Micros, Millis, Percent, Probability};

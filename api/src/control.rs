@@ -1,0 +1,183 @@
+//! What the API asks of the proxies that it governs, and every way in which that can fail.
+use aconite_toxics::{Catalogue, SpecError, ToxicSpec};
+use thiserror::Error;
+use tokio::sync::broadcast;
+
+use crate::model::{
+    Apply, Change, Chaos, Connection, Exchange, ExchangeFilter, Happening, ProxySpec, Switch,
+};
+
+/// What the API asks. The proxy implements it; no call waits for a connection's data.
+///
+/// A proxy is always given back with the address that it really listens on,
+/// complete attributes, and toxics in order: upstream ones first.
+pub trait Control: Send + Sync + 'static {
+    /// The toxics that can be added.
+    fn catalogue(&self) -> &Catalogue;
+
+    /// All proxies, sorted by name.
+    fn proxies(&self) -> Vec<ProxySpec>;
+
+    /// One proxy.
+    ///
+    /// # Errors
+    /// [`ControlError::NoProxy`].
+    fn proxy(&self, name: &str) -> Result<ProxySpec, ControlError>;
+
+    /// Creates a proxy with its toxics and, if enabled, binds before answering; all or nothing.
+    ///
+    /// # Errors
+    /// If the name is taken, the spec does not hold, or the address cannot be had.
+    fn create_proxy(&self, spec: ProxySpec) -> impl Future<Output = Result<ProxySpec, ControlError>> + Send;
+
+    /// Makes a proxy what the spec says; `toxics` `None` keeps those it has. The new listener is
+    /// bound before the old one is given up. A change of address or upstream drops live connections.
+    ///
+    /// # Errors
+    /// As for creating; then nothing has changed.
+    fn change_proxy(
+        &self,
+        name: &str,
+        change: Box<dyn FnOnce(ProxySpec) -> Result<ProxySpec, ControlError> + Send>,
+    ) -> impl Future<Output = Result<ProxySpec, ControlError>> + Send;
+
+    /// Creates a proxy; leaves an existing one of that name alone if it listens and leads as the
+    /// spec says, else replaces it, toxics and all.
+    ///
+    /// # Errors
+    /// As for creating.
+    fn populate_proxy(&self, spec: ProxySpec)
+    -> impl Future<Output = Result<ProxySpec, ControlError>> + Send;
+
+    /// Deletes a proxy, its listener closed before the answer.
+    ///
+    /// # Errors
+    /// [`ControlError::NoProxy`].
+    fn delete_proxy(&self, name: &str) -> impl Future<Output = Result<(), ControlError>> + Send;
+
+    /// Enables every proxy and removes every toxic; goes on past a failure and reports the first.
+    ///
+    /// # Errors
+    /// If a proxy cannot listen.
+    fn reset(&self) -> impl Future<Output = Result<(), ControlError>> + Send;
+
+    /// Makes the whole configuration so, or nothing of it.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    fn apply(&self, apply: Apply) -> impl Future<Output = Result<Vec<Change>, ControlError>> + Send;
+
+    /// Adds a toxic, in effect on live connections when this returns.
+    ///
+    /// # Errors
+    /// If there is no such proxy, the name is taken, or the spec does not hold there.
+    fn add_toxic(&self, proxy: &str, toxic: ToxicSpec) -> Result<ToxicSpec, ControlError>;
+
+    /// Changes a toxic; its name, type and stream stay.
+    ///
+    /// # Errors
+    /// If there is no such toxic, or what `change` gives does not hold.
+    fn change_toxic(
+        &self,
+        proxy: &str,
+        toxic: &str,
+        change: Box<dyn FnOnce(ToxicSpec) -> Result<ToxicSpec, ControlError> + Send>,
+    ) -> Result<ToxicSpec, ControlError>;
+
+    /// Removes a toxic.
+    ///
+    /// # Errors
+    /// If there is no such toxic.
+    fn remove_toxic(&self, proxy: &str, toxic: &str) -> Result<(), ControlError>;
+
+    /// The kill switch.
+    fn chaos(&self) -> Chaos;
+
+    /// Turns the kill switch, at once and for live connections too.
+    ///
+    /// # Errors
+    /// If the environment does not allow it.
+    fn set_chaos(&self, enabled: bool, switch: Switch) -> Result<Chaos, ControlError>;
+
+    /// Exchanges in the journal, and the cursor for the next call.
+    fn exchanges(&self, filter: &ExchangeFilter) -> (Vec<Exchange>, u64);
+
+    /// One exchange.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    fn exchange(&self, id: u64) -> Result<Exchange, ControlError>;
+
+    /// Comes back when no exchange that had begun is in flight, or after 30 s.
+    fn exchanges_settled(&self) -> impl Future<Output = ()> + Send;
+
+    /// Empties the journal.
+    fn clear_exchanges(&self);
+
+    /// Live connections.
+    fn connections(&self) -> Vec<Connection>;
+
+    /// Breaks a live connection by RST.
+    ///
+    /// # Errors
+    /// [`ControlError::NotFound`].
+    fn reset_connection(&self, id: u64) -> Result<(), ControlError>;
+
+    /// The live feed.
+    fn happenings(&self) -> broadcast::Receiver<Happening>;
+
+    /// The local CA's certificate, PEM; `None` if there is no CA.
+    fn ca_pem(&self) -> Option<String>;
+
+    /// Metrics in Prometheus' text format.
+    fn metrics(&self) -> String;
+
+    /// Whether every enabled proxy listens.
+    fn is_ready(&self) -> bool;
+}
+
+/// Why an operation failed. Nothing was changed then.
+#[derive(Clone, Debug, Error)]
+pub enum ControlError {
+    /// There is no such proxy.
+    #[error("no proxy has the name `{0}`")]
+    NoProxy(String),
+    /// There is no such toxic.
+    #[error("no toxic of the proxy has the name `{0}`")]
+    NoToxic(String),
+    /// There is no such thing.
+    #[error("there is no {0}")]
+    NotFound(String),
+    /// A proxy of that name exists.
+    #[error("a proxy named `{0}` exists")]
+    ProxyExists(String),
+    /// A toxic of that name exists on the proxy.
+    #[error("a toxic named `{0}` exists on the proxy")]
+    ToxicExists(String),
+    /// The toxic's spec does not hold.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// Something in the request does not hold.
+    #[error("{message}")]
+    Invalid {
+        /// The field, from the body's root down.
+        path: String,
+        /// What is wrong, and what was expected.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// The address cannot be listened on. The text is Toxiproxy's (`listen tcp 127.0.0.1:1: bind: …`).
+    #[error("{0}")]
+    Listen(String),
+    /// Not allowed here.
+    #[error("{0}")]
+    Forbidden(String),
+}
+
+impl ControlError {
+    /// Something in the request does not hold.
+    pub fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid { path: path.into(), message: message.into(), hint: None }
+    }
+}

@@ -1,0 +1,90 @@
+//! A toxic as Toxiproxy's clients send it.
+use aconite_toxics::{Catalogue, Direction, ToxicSpec};
+use http::StatusCode;
+use serde_json::{Map, Value};
+
+use super::{attributes, failure::Failure, read::Object};
+
+/// What a request says of a toxic.
+pub(super) struct ToxicRequest {
+    name: String,
+    kind: String,
+    stream: Option<String>,
+    toxicity: Option<f32>,
+    attributes: Map<String, Value>,
+}
+
+impl ToxicRequest {
+    /// # Errors
+    /// If the value is no object, or a field has the wrong type.
+    pub(super) fn read(value: Value) -> Result<Self, Failure> {
+        let body = Object::new(value)?;
+        let stream = body.text("stream")?;
+        Ok(Self {
+            name: body.text("name")?.unwrap_or_default(),
+            kind: body.text("type")?.unwrap_or_default(),
+            // noxious' client calls it so.
+            stream: if stream.is_some() { stream } else { body.text("direction")? },
+            toxicity: body.float("toxicity")?,
+            attributes: body.object("attributes")?.unwrap_or_default(),
+        })
+    }
+
+    /// The toxic to add, checked in Toxiproxy's order: stream, type, name, attributes.
+    ///
+    /// # Errors
+    /// The first check that fails.
+    pub(super) fn into_spec(self, catalogue: &Catalogue, taken: &[ToxicSpec]) -> Result<ToxicSpec, Failure> {
+        let stream = match self.stream.as_deref() {
+            None => Direction::Downstream,
+            Some(text) if text.eq_ignore_ascii_case("downstream") => Direction::Downstream,
+            Some(text) if text.eq_ignore_ascii_case("upstream") => Direction::Upstream,
+            Some(_) => {
+                return Err(Failure::new(
+                    StatusCode::BAD_REQUEST,
+                    "stream was invalid, can be either upstream or downstream",
+                ));
+            }
+        };
+        let definition = catalogue.definition(&self.kind)?;
+        let name = match (self.name, self.stream) {
+            (name, _) if !name.is_empty() => name,
+            // The stream as the client spells it, which is how the client then asks for it.
+            (_, Some(spelling)) => format!("{}_{spelling}", self.kind),
+            (_, None) => format!("{}_downstream", self.kind),
+        };
+        if taken.iter().any(|toxic| toxic.name == name) {
+            return Err(Failure::toxic_exists());
+        }
+        let mut spec = ToxicSpec::new(&self.kind, Map::new());
+        attributes::merge(definition, &mut spec.attributes, &self.attributes)?;
+        spec.name = name;
+        spec.stream = stream;
+        spec.toxicity = self.toxicity.unwrap_or(1.0);
+        spec.attributes = catalogue.parse(&spec)?.attributes();
+        Ok(spec)
+    }
+
+    /// Puts this over a toxic; name, type and stream stay.
+    ///
+    /// # Errors
+    /// If the attributes don't fit the type.
+    pub(super) fn merge_into(self, mut spec: ToxicSpec, catalogue: &Catalogue) -> Result<ToxicSpec, Failure> {
+        attributes::merge(catalogue.definition(&spec.kind)?, &mut spec.attributes, &self.attributes)?;
+        spec.toxicity = self.toxicity.unwrap_or(spec.toxicity);
+        spec.attributes = catalogue.parse(&spec)?.attributes();
+        Ok(spec)
+    }
+}
+
+/// The toxics that come with a proxy; `null` and `[]` are none.
+///
+/// # Errors
+/// As for adding each.
+pub(super) fn embedded(values: Vec<Value>, catalogue: &Catalogue) -> Result<Vec<ToxicSpec>, Failure> {
+    values.into_iter().try_fold(Vec::new(), |mut toxics, value| {
+        let toxic = ToxicRequest::read(value)?.into_spec(catalogue, &toxics)?;
+        toxics.push(toxic);
+        Ok(toxics)
+    })
+}

@@ -1,0 +1,92 @@
+//! The toxics that there are.
+use std::sync::Arc;
+
+use aconite_toxics::{Definition, Level};
+use axum::{Json, extract::State};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{Control, ControlError, Problem, request::Named};
+
+/// All types of toxics.
+#[derive(JsonSchema, Serialize)]
+pub(crate) struct Types {
+    /// In the manual's order.
+    toxics: Vec<ToxicType>,
+}
+
+/// A type of toxic.
+#[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
+pub struct ToxicType {
+    /// Its name.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it acts on: `bytes`, `connect`, `exchange`, `events` or `document`.
+    pub level: String,
+    /// Whether it acts on whole documents too.
+    pub documents_too: bool,
+    /// One line.
+    pub summary: String,
+    /// The manual's text.
+    pub description: String,
+    /// The JSON Schema of its attributes.
+    pub schema: Value,
+    /// An example, as JSON.
+    pub example: Value,
+    /// The same example, as a command.
+    pub command: String,
+}
+
+impl ToxicType {
+    fn new(definition: &Definition) -> Self {
+        let attributes = definition.example();
+        Self {
+            kind: definition.kind.to_owned(),
+            level: level(definition.level).to_owned(),
+            documents_too: definition.documents_too,
+            summary: definition.summary(),
+            description: definition.description(),
+            schema: definition.schema(),
+            command: command(definition.kind, &attributes),
+            example: serde_json::json!({"type": definition.kind, "attributes": attributes}),
+        }
+    }
+}
+
+fn level(level: Level) -> &'static str {
+    match level {
+        Level::Bytes => "bytes",
+        Level::Connect => "connect",
+        Level::Exchange => "exchange",
+        Level::Events => "events",
+        Level::Document => "document",
+    }
+}
+
+/// The command that adds such a toxic. What is no plain word is written as JSON, in single quotes.
+fn command(kind: &str, attributes: &Value) -> String {
+    let mut command = format!("aconite toxic add PROXY {kind}");
+    for (name, value) in attributes.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/+%".contains(c));
+        let text = if plain { text } else { format!("'{}'", text.replace('\'', r"'\''")) };
+        command.push_str(&format!(" {name}={text}"));
+    }
+    command
+}
+
+pub(super) async fn list<C: Control>(State(control): State<Arc<C>>) -> Json<Types> {
+    Json(Types { toxics: control.catalogue().definitions().iter().map(ToxicType::new).collect() })
+}
+
+pub(super) async fn get<C: Control>(
+    State(control): State<Arc<C>>,
+    Named(kind): Named<String>,
+) -> Result<Json<ToxicType>, Problem> {
+    let definition = control.catalogue().definition(&kind).map_err(|error| {
+        let hint = Problem::from(error.clone()).hint;
+        Problem { hint, ..ControlError::NotFound(format!("toxic type `{kind}`")).into() }
+    })?;
+    Ok(Json(ToxicType::new(definition)))
+}

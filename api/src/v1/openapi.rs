@@ -1,0 +1,119 @@
+//! The OpenAPI document, made of the endpoints, the resources' types and the catalogue.
+use std::sync::Arc;
+
+use aconite_toxics::{Catalogue, ToxicSpec};
+use axum::{Json, extract::State};
+use schemars::{SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use super::endpoint::{Content, Endpoint};
+use crate::{Control, problem::ErrorBody};
+
+const COMPONENTS: &str = "/components/schemas";
+
+pub(super) async fn get<C: Control>(State(control): State<Arc<C>>) -> Json<Value> {
+    Json(document(&super::endpoints::<C>(), control.catalogue()))
+}
+
+/// The document, OpenAPI 3.1.
+fn document<C>(endpoints: &[Endpoint<C>], catalogue: &Catalogue) -> Value {
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = COMPONENTS.into());
+    let mut generator = SchemaGenerator::new(settings);
+    let error = generator.subschema_for::<ErrorBody>();
+    let error = json!({"description": "Why not", "content": {"application/json": {"schema": error}}});
+
+    let mut paths = Map::new();
+    for endpoint in endpoints {
+        let operations = paths.entry(endpoint.path).or_insert_with(|| json!({}));
+        operations[endpoint.method] = operation(endpoint, &mut generator, &error);
+    }
+    generator.subschema_for::<ToxicSpec>();
+    let mut schemas = generator.take_definitions(true);
+    specialise(&mut schemas, catalogue);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Aconite",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "The admin API. At the root, besides these, are Toxiproxy's routes.",
+        },
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    })
+}
+
+fn operation<C>(endpoint: &Endpoint<C>, generator: &mut SchemaGenerator, error: &Value) -> Value {
+    let mut operation = json!({
+        "operationId": operation_id(endpoint.method, endpoint.path),
+        "summary": endpoint.summary,
+        "responses": {"default": error},
+    });
+    let mut answer = json!({"description": endpoint.summary});
+    if let Some(content) = &endpoint.answer {
+        answer["content"] = body(content, generator);
+    }
+    operation["responses"][endpoint.status.to_string()] = answer;
+    if let Some(content) = &endpoint.request {
+        operation["requestBody"] = json!({"content": body(content, generator)});
+    }
+    let in_path = names_in(endpoint.path)
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
+    let mut parameters: Vec<_> = in_path.collect();
+    if let Some(query) = endpoint.query {
+        let schema = query(generator);
+        for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+            parameters.push(json!({"name": name, "in": "query", "schema": schema}));
+        }
+    }
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+    operation
+}
+
+fn body(content: &Content, generator: &mut SchemaGenerator) -> Value {
+    match content {
+        Content::Json(schema) => json!({"application/json": {"schema": schema(generator)}}),
+        Content::Other(media_type) => json!({*media_type: {}}),
+    }
+}
+
+/// `get /v1/proxies/{proxy}` → `get_v1_proxies_proxy`.
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path.split(['/', '{', '}', '.']).filter(|word| !word.is_empty());
+    [method].into_iter().chain(words).collect::<Vec<_>>().join("_")
+}
+
+fn names_in(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split('}').next())
+}
+
+/// Makes a toxic one of the catalogue's: its type decides what its attributes are.
+fn specialise(schemas: &mut Map<String, Value>, catalogue: &Catalogue) {
+    let Some(envelope) = schemas.get("ToxicSpec").cloned() else { return };
+    let mut variants = Vec::new();
+    for definition in catalogue.definitions() {
+        let mut attributes = definition.schema();
+        if let Some(attributes) = attributes.as_object_mut() {
+            attributes.remove("$schema");
+        }
+        let mut variant = envelope.clone();
+        variant["title"] = definition.kind.into();
+        variant["description"] = definition.summary().into();
+        variant["properties"]["type"] = json!({"const": definition.kind});
+        variant["properties"]["attributes"] = attributes;
+        let name = format!("Toxic_{}", definition.kind);
+        variants.push(json!({"$ref": format!("#{COMPONENTS}/{name}")}));
+        schemas.insert(name, variant);
+    }
+    schemas["ToxicSpec"] = json!({
+        "description": envelope["description"],
+        "oneOf": variants,
+        "discriminator": {"propertyName": "type"},
+    });
+}

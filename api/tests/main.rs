@@ -1,0 +1,9 @@
+//! The API over a fake of the proxies, without sockets but where the client is tested.
+mod app;
+mod fake;
+
+mod client;
+mod populate;
+mod root;
+mod v1;
+mod vectors;

@@ -1,0 +1,238 @@
+//! Answers that are vectors, spoilt in place.
+//!
+//! Both forms in which OpenAI sends a vector are handled, the array of numbers and the base64 of little-endian 32-bit
+//! floats (which its SDKs ask for when the caller does not choose), and the arrays of Ollama, Gemini and Cohere.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+
+use crate::{
+    json::{Document, Kind, Node, NotJson, Splices},
+    named::named,
+};
+
+named! {
+    /// What is wrong with the vectors.
+    pub enum EmbeddingFault {
+        /// One number of each vector, chosen at random, is not a number. In the form of an array the body is then no
+        /// longer JSON, as with servers that print `NaN`.
+        Nan = "nan",
+        /// All numbers are zero.
+        Zero = "zero",
+        /// The last number is missing.
+        WrongDimension = "wrong_dimension",
+        /// Each number is off by up to the vector's root mean square: similar texts stay somewhat similar.
+        Noise = "noise",
+        /// Each input has the next one's vector. A single vector stays.
+        Swap = "swap",
+    }
+}
+
+/// Spoils every vector of an answer. Only the bytes of the numbers concerned change, or those of the base64 text.
+/// `random` gives numbers from 0 to below 1. None if there is no vector to spoil.
+///
+/// # Errors
+/// If the body is not JSON.
+pub fn edit(
+    body: &[u8],
+    how: EmbeddingFault,
+    mut random: impl FnMut() -> f64,
+) -> Result<Option<Bytes>, NotJson> {
+    let document = Document::parse(body)?;
+    let vectors = vectors(document.root());
+    let mut splices = Splices::new();
+    if how == EmbeddingFault::Swap {
+        for (vector, next) in vectors.iter().zip(vectors.iter().cycle().skip(1)) {
+            splices.replace(vector.span(), next.raw());
+        }
+        return Ok(splices.apply(body));
+    }
+    for vector in vectors {
+        if vector.kind() == Kind::String {
+            spoil_base64(vector, how, &mut random, &mut splices);
+        } else {
+            spoil_numbers(vector, how, &mut random, &mut splices);
+        }
+    }
+    Ok(splices.apply(body))
+}
+
+fn vectors(root: Node<'_>) -> Vec<Node<'_>> {
+    let openai = list(root.get("data")).filter_map(|item| item.get("embedding"));
+    let one = root.get("embedding").map(|one| one.get("values").unwrap_or(one));
+    let many = root.get("embeddings");
+    let listed = list(many).map(|item| item.get("values").unwrap_or(item));
+    let typed = many.filter(|many| many.kind() == Kind::Object).and_then(|many| many.get("float"));
+    openai.chain(one).chain(listed).chain(list(typed)).filter(|vector| is_vector(*vector)).collect()
+}
+
+fn list(node: Option<Node<'_>>) -> impl Iterator<Item = Node<'_>> {
+    node.filter(|node| node.kind() == Kind::Array).into_iter().flat_map(Node::children)
+}
+
+fn is_vector(node: Node<'_>) -> bool {
+    match node.kind() {
+        Kind::String => true,
+        Kind::Array => node.children().next().is_some_and(|first| first.kind() == Kind::Number),
+        _ => false,
+    }
+}
+
+fn spoil_numbers(
+    vector: Node<'_>,
+    how: EmbeddingFault,
+    random: &mut impl FnMut() -> f64,
+    splices: &mut Splices,
+) {
+    let numbers: Vec<_> = vector.children().collect();
+    let Some(last) = numbers.last() else { return };
+    match how {
+        EmbeddingFault::Nan => splices.replace(numbers[pick(numbers.len(), random)].span(), "NaN"),
+        EmbeddingFault::Zero => numbers.iter().for_each(|number| splices.replace(number.span(), "0.0")),
+        EmbeddingFault::WrongDimension => {
+            let kept =
+                numbers.len().checked_sub(2).map_or_else(|| last.span().start, |at| numbers[at].span().end);
+            splices.replace(kept..last.span().end, "");
+        }
+        EmbeddingFault::Noise => {
+            let mut values: Vec<_> = numbers.iter().map(|number| as_float(*number)).collect();
+            add_noise(&mut values, random);
+            for (number, value) in numbers.iter().zip(values) {
+                splices.replace(number.span(), format!("{value:?}"));
+            }
+        }
+        EmbeddingFault::Swap => {}
+    }
+}
+
+fn spoil_base64(
+    vector: Node<'_>,
+    how: EmbeddingFault,
+    random: &mut impl FnMut() -> f64,
+    splices: &mut Splices,
+) {
+    let text = vector.text().unwrap_or_default();
+    let Some(mut values) = STANDARD.decode(text.as_bytes()).ok().and_then(|bytes| floats(&bytes)) else {
+        return;
+    };
+    match how {
+        EmbeddingFault::Nan => {
+            let at = pick(values.len(), random);
+            values[at] = f32::NAN;
+        }
+        EmbeddingFault::Zero => values.fill(0.0),
+        EmbeddingFault::WrongDimension => values.truncate(values.len() - 1),
+        EmbeddingFault::Noise => add_noise(&mut values, random),
+        EmbeddingFault::Swap => {}
+    }
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    splices.replace(vector.span(), format!("\"{}\"", STANDARD.encode(bytes)));
+}
+
+/// None for what cannot be a vector: no bytes, or not a multiple of four.
+fn floats(bytes: &[u8]) -> Option<Vec<f32>> {
+    let (words, rest) = bytes.as_chunks::<4>();
+    (rest.is_empty() && !words.is_empty())
+        .then(|| words.iter().map(|word| f32::from_le_bytes(*word)).collect())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "vectors are of 32-bit floats")]
+fn as_float(number: Node<'_>) -> f32 {
+    number.to_value().as_f64().unwrap_or_default() as f32
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "vectors are of 32-bit floats")]
+fn add_noise(values: &mut [f32], random: &mut impl FnMut() -> f64) {
+    let squares: f64 = values.iter().map(|value| f64::from(*value).powi(2)).sum();
+    let size = (squares / values.len().max(1) as f64).sqrt();
+    for value in values {
+        let noisy = f64::from(*value) + (random() * 2.0 - 1.0) * size;
+        *value = noisy.clamp(f64::from(f32::MIN), f64::from(f32::MAX)) as f32;
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place below `len`")]
+fn pick(len: usize, random: &mut impl FnMut() -> f64) -> usize {
+    ((random() * len as f64) as usize).min(len.saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLOATS: &str = "{\n  \"object\": \"list\", \"data\": [{\"index\":0,\"embedding\":[ 0.50, -1e-1,0.25 ]},{\"embedding\":[1,2,3],\"index\":1}], \"model\":\"e\"}\n";
+
+    fn edited(body: &str, how: EmbeddingFault) -> Option<String> {
+        let edited = edit(body.as_bytes(), how, || 0.5).unwrap();
+        edited.map(|body| String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    fn base64(values: &[f32]) -> String {
+        STANDARD.encode(values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
+    }
+
+    fn openai(values: &[f32]) -> String {
+        format!("{{\"data\": [ {{\"embedding\" : \"{}\"}} ]}}", base64(values))
+    }
+
+    #[test]
+    fn numbers_are_spoilt_in_place() {
+        for (how, first, second) in [
+            (EmbeddingFault::Nan, "[ 0.50, NaN,0.25 ]", "[1,NaN,3]"),
+            (EmbeddingFault::Zero, "[ 0.0, 0.0,0.0 ]", "[0.0,0.0,0.0]"),
+            (EmbeddingFault::WrongDimension, "[ 0.50, -1e-1 ]", "[1,2]"),
+            (EmbeddingFault::Swap, "[1,2,3]", "[ 0.50, -1e-1,0.25 ]"),
+            // At the middle of its range noise is none, but the numbers are printed anew.
+            (EmbeddingFault::Noise, "[ 0.5, -0.1,0.25 ]", "[1.0,2.0,3.0]"),
+        ] {
+            let expected =
+                FLOATS.replace("[1,2,3]", "@").replace("[ 0.50, -1e-1,0.25 ]", first).replace('@', second);
+            assert_eq!(edited(FLOATS, how), Some(expected), "{how}");
+        }
+    }
+
+    #[test]
+    fn base64_is_spoilt_as_the_floats_that_it_holds() {
+        let body = openai(&[0.5, -0.1, 0.25]);
+        for (how, after) in [
+            (EmbeddingFault::Zero, &[0.0, 0.0, 0.0][..]),
+            (EmbeddingFault::WrongDimension, &[0.5, -0.1]),
+            (EmbeddingFault::Nan, &[0.5, f32::NAN, 0.25]),
+        ] {
+            assert_eq!(edited(&body, how), Some(openai(after)), "{how}");
+        }
+        assert_eq!(edited(&body, EmbeddingFault::Noise), None);
+    }
+
+    #[test]
+    fn noise_is_as_large_as_the_vector() {
+        let body = openai(&[3.0, -4.0]);
+        let edited = edit(body.as_bytes(), EmbeddingFault::Noise, || 0.0).unwrap().unwrap();
+        let size = 12.5_f32.sqrt();
+        assert_eq!(edited, openai(&[3.0 - size, -4.0 - size]));
+    }
+
+    #[test]
+    fn other_providers_put_their_vectors_elsewhere() {
+        for (body, after) in [
+            (r#"{"embedding":[1,2]}"#, r#"{"embedding":[1]}"#),
+            (r#"{"embeddings":[[1,2],[3]]}"#, r#"{"embeddings":[[1],[]]}"#),
+            (r#"{"embedding":{"values":[1, 2]}}"#, r#"{"embedding":{"values":[1]}}"#),
+            (r#"{"embeddings":[{"values":[1,2]}]}"#, r#"{"embeddings":[{"values":[1]}]}"#),
+            (r#"{"embeddings":{"float":[[1,2]]}}"#, r#"{"embeddings":{"float":[[1]]}}"#),
+        ] {
+            assert_eq!(edited(body, EmbeddingFault::WrongDimension).as_deref(), Some(after));
+        }
+    }
+
+    #[test]
+    fn json_04_what_has_no_vectors_stays() {
+        for body in ["{}", "[]", r#"{"data":[{"embedding":"%%"},{"embedding":[]},{}]}"#, r#"{"error":{}}"#] {
+            for how in EmbeddingFault::ALL {
+                assert_eq!(edited(body, *how), None, "{body} {how}");
+            }
+        }
+        assert_eq!(edited(r#"{"data":[{"embedding":[1]}]}"#, EmbeddingFault::Swap), None);
+        assert!(edit(b"{\"data\":NaN}", EmbeddingFault::Zero, || 0.0).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Event, Framing, Meter, Piece, meter::Mark};
+
+/// Cuts the bytes of a streamed body into events.
+///
+/// The raw bytes of all pieces that it gives, one after the other, are the bytes that were put in. An event within one
+/// chunk is a slice of that chunk. A comment or blank line before an event is a piece of its own, and leaves as
+/// soon as the line is complete: heartbeats are not held back. A comment inside an event is part of it.
+///
+/// A CR at the end of a chunk ends its line at once. If an LF follows after all, and the event is already out, that LF
+/// is a piece of its own and no event.
+#[derive(Debug)]
+pub struct Decoder {
+    meter: Meter,
+    max_event: usize,
+    input: VecDeque<Bytes>,
+    /// The beginning of the event under way.
+    held: BytesMut,
+    passing: Passing,
+    oversize: u64,
+}
+
+/// Whether the event under way passes in pieces, and why.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Passing {
+    No,
+    /// Its beginning passed before the decoder was put in place.
+    Begun,
+    TooLarge,
+}
+
+impl Decoder {
+    /// A decoder at the start of a body. An event of more than `max_event` bytes, its blank line not counted, passes
+    /// in pieces that are no events: it cannot be held, dropped or changed, and is counted in
+    /// [`oversize`](Self::oversize).
+    pub fn new(framing: Framing, max_event: usize) -> Self {
+        Self::resume(framing, max_event, Meter::new(framing))
+    }
+
+    /// A decoder that takes over where a meter of the same framing stands. If that is in the middle of an event, the
+    /// rest of the event passes as pieces that are no events.
+    pub fn resume(framing: Framing, max_event: usize, at: Meter) -> Self {
+        debug_assert_eq!(framing, at.framing(), "the meter follows the same body");
+        let passing = if at.at_boundary() { Passing::No } else { Passing::Begun };
+        Self { meter: at, max_event, input: VecDeque::new(), held: BytesMut::new(), passing, oversize: 0 }
+    }
+
+    /// Takes the next bytes of the body.
+    pub fn push(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.input.push_back(bytes);
+        }
+    }
+
+    /// The next piece, if one is complete.
+    #[expect(clippy::should_implement_trait, reason = "more bytes can make a next piece after none")]
+    pub fn next(&mut self) -> Option<Event> {
+        while let Some(chunk) = self.input.front_mut() {
+            let (used, mark) = self.meter.step(chunk);
+            let part = if used == chunk.len() { self.input.pop_front()? } else { chunk.split_to(used) };
+            if let Some(event) = self.take(part, mark) {
+                return Some(event);
+            }
+        }
+        None
+    }
+
+    /// At the end of the body, after the last [`next`](Self::next): the bytes that belong to no complete event.
+    pub fn finish(&mut self) -> Option<Event> {
+        for chunk in self.input.drain(..) {
+            self.held.extend_from_slice(&chunk);
+        }
+        let rest = self.held.split().freeze();
+        (!rest.is_empty()).then(|| self.piece(rest, Piece::Rest))
+    }
+
+    /// Events so far that passed in pieces because they were too large, counted when they end.
+    pub fn oversize(&self) -> u64 {
+        self.oversize
+    }
+
+    /// All events so far, those that passed in pieces and those that the meter had counted before included.
+    pub fn events(&self) -> u64 {
+        self.meter.events()
+    }
+
+    /// Takes a part that ends at a mark, or in the middle of an event.
+    fn take(&mut self, part: Bytes, mark: Option<Mark>) -> Option<Event> {
+        let Some(mark) = mark else {
+            if self.passing != Passing::No {
+                return Some(self.piece(part, Piece::Open));
+            }
+            self.held.extend_from_slice(&part);
+            if self.held.len() <= self.max_event {
+                return None;
+            }
+            self.passing = Passing::TooLarge;
+            let begun = self.held.split().freeze();
+            return Some(self.piece(begun, Piece::Open));
+        };
+        let raw = if self.held.is_empty() {
+            part
+        } else {
+            self.held.extend_from_slice(&part);
+            self.held.split().freeze()
+        };
+        let is_event = mark == Mark::Event;
+        let passing = std::mem::replace(&mut self.passing, Passing::No);
+        let too_large =
+            passing == Passing::TooLarge || raw.len() - end_len(self.meter.framing(), &raw) > self.max_event;
+        self.oversize += u64::from(is_event && too_large && passing != Passing::Begun);
+        let piece = match passing {
+            Passing::No if is_event && !too_large => Piece::Event,
+            Passing::No if !is_event => Piece::between_events(self.meter.framing(), &raw),
+            _ => Piece::Rest,
+        };
+        Some(self.piece(raw, piece))
+    }
+
+    fn piece(&self, raw: Bytes, piece: Piece) -> Event {
+        Event { raw, framing: self.meter.framing(), piece }
+    }
+}
+
+/// The length of the last line end. It does not count as part of an event, so that the verdict on its size does not
+/// hang on whether the LF of a last CRLF has come already.
+fn end_len(framing: Framing, raw: &[u8]) -> usize {
+    if framing == Framing::Sse && raw.ends_with(b"\r\n") { 2 } else { 1 }
+}

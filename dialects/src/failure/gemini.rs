@@ -1,0 +1,153 @@
+//! Gemini. Envelope, statuses and details are documented; the bodies are printed over several lines, as users' reports
+//! show them. The wait is in the body: there is no `retry-after`.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Cause, Event, Facts, Failure, data};
+
+const CONTEXT: u64 = 1_048_576;
+
+pub(super) fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+    let (status, body) = said(cause, facts)?;
+    let pretty = serde_json::to_string_pretty(&body).ok()? + "\n";
+    let mut failure = Failure::json(status, &body);
+    failure.body = pretty.into();
+    failure.headers = vec![("content-type", "application/json; charset=UTF-8".to_owned())];
+    Some(failure)
+}
+
+/// An `error` object as the data, which is what the SDK looks for. No capture of a real one is known.
+pub(super) fn frame(cause: Cause, facts: &Facts<'_>) -> Option<Event> {
+    said(cause, facts).map(|(_, body)| data(&body))
+}
+
+fn said(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {
+    let said = |code: u16, status: &str, message: &str| {
+        Some((code, json!({"error": {"code": code, "message": message, "status": status}})))
+    };
+    match cause {
+        Cause::RateLimitTokens | Cause::RateLimitRequests | Cause::QuotaExhausted => {
+            Some((429, limited(cause, facts)))
+        }
+        Cause::ContextLength => {
+            let asked = CONTEXT + 8_310;
+            let message = format!(
+                "The input token count ({asked}) exceeds the maximum number of tokens allowed ({CONTEXT})."
+            );
+            said(400, "INVALID_ARGUMENT", &message)
+        }
+        Cause::Auth => Some((400, invalid_key())),
+        Cause::ModelNotFound => {
+            let model = facts.model_or("gemini-2.5-flash");
+            let message = format!(
+                "models/{model} is not found for API version v1beta, or is not supported for generateContent. Call \
+                 ListModels to see the list of available models and their supported methods."
+            );
+            said(404, "NOT_FOUND", &message)
+        }
+        _ => {
+            let (code, status, message) = fixed(cause)?;
+            said(code, status, message)
+        }
+    }
+}
+
+/// The causes whose words never differ. Codes and statuses are documented, the texts general knowledge but for that of
+/// overload.
+fn fixed(cause: Cause) -> Option<(u16, &'static str, &'static str)> {
+    Some(match cause {
+        Cause::ServerError => (
+            500,
+            "INTERNAL",
+            "An internal error has occurred. Please retry or report in \
+             https://developers.generativeai.google/guide/troubleshooting",
+        ),
+        Cause::Overloaded | Cause::Capacity | Cause::Unavailable => {
+            (503, "UNAVAILABLE", "The model is overloaded. Please try again later.")
+        }
+        Cause::Timeout | Cause::GatewayTimeout => {
+            (504, "DEADLINE_EXCEEDED", "Deadline expired before operation could complete.")
+        }
+        Cause::InvalidRequest => (400, "INVALID_ARGUMENT", "Request contains an invalid argument."),
+        Cause::Billing => (
+            400,
+            "FAILED_PRECONDITION",
+            "Gemini API free tier is not available in your country. Please enable billing on your project in Google AI \
+             Studio.",
+        ),
+        Cause::Permission => (403, "PERMISSION_DENIED", "The caller does not have permission"),
+        _ => return None,
+    })
+}
+
+/// A wrong key is a wrong argument: 400, not 401.
+fn invalid_key() -> Value {
+    json!({"error": {
+        "code": 400,
+        "message": "API key not valid. Please pass a valid API key.",
+        "status": "INVALID_ARGUMENT",
+        "details": [{
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "API_KEY_INVALID",
+            "domain": "googleapis.com",
+            "metadata": {"service": "generativelanguage.googleapis.com"},
+        }],
+    }})
+}
+
+fn limited(cause: Cause, facts: &Facts<'_>) -> Value {
+    let wait = facts.wait_or(Duration::from_secs(26));
+    let model = facts.model_or("gemini-2.5-flash");
+    let (metric, id, limit) = match cause {
+        Cause::RateLimitRequests => (
+            "generativelanguage.googleapis.com/generate_content_free_tier_requests",
+            "GenerateRequestsPerMinutePerProjectPerModel-FreeTier",
+            10,
+        ),
+        Cause::QuotaExhausted => (
+            "generativelanguage.googleapis.com/generate_content_free_tier_requests",
+            "GenerateRequestsPerDayPerProjectPerModel-FreeTier",
+            250,
+        ),
+        _ => (
+            "generativelanguage.googleapis.com/generate_content_free_tier_input_token_count",
+            "GenerateContentInputTokensPerModelPerMinute-FreeTier",
+            250_000,
+        ),
+    };
+    let retry = match cause {
+        Cause::QuotaExhausted => String::new(),
+        _ => format!("\nPlease retry in {}s.", wait.as_secs_f64()),
+    };
+    let message = format!(
+        "You exceeded your current quota, please check your plan and billing details. For more information on this error, \
+         head to: https://ai.google.dev/gemini-api/docs/rate-limits.\n* Quota exceeded for metric: {metric}, limit: \
+         {limit}, model: {model}{retry}"
+    );
+    let mut details = vec![
+        json!({
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{
+                "quotaMetric": metric,
+                "quotaId": id,
+                "quotaDimensions": {"location": "global", "model": model},
+                "quotaValue": limit.to_string(),
+            }],
+        }),
+        json!({
+            "@type": "type.googleapis.com/google.rpc.Help",
+            "links": [{
+                "description": "Learn more about Gemini API quotas",
+                "url": "https://ai.google.dev/gemini-api/docs/rate-limits",
+            }],
+        }),
+    ];
+    // A quota per day does not say when it ends.
+    if cause != Cause::QuotaExhausted {
+        let delay = format!("{}s", wait.as_secs());
+        details.push(json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}));
+    }
+    json!({"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}})
+}

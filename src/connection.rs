@@ -1,0 +1,192 @@
+//! One client connection: its number, its dice, the toxics on its bytes.
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use aconite_api::model;
+use aconite_toxics::{
+    ConnectFault, Direction, Instance, Moment, Report, Schedule, Scope, StageId, StreamFilter,
+};
+use bytes::Bytes;
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    link::{Counters, Governor},
+    plan::{Decisions, Plan, PlanWatch, byte_stages},
+    proxy::ProxyContext,
+};
+
+/// What all parts of the proxy share of one client connection.
+pub(crate) struct ConnectionShared {
+    pub(crate) proxy: Arc<ProxyContext>,
+    pub(crate) id: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) opened: Instant,
+    pub(crate) counters: Counters,
+    /// Closes the connection.
+    pub(crate) stop: CancellationToken,
+    /// Breaks the connection.
+    pub(crate) break_off: CancellationToken,
+    upstream: Mutex<Option<String>>,
+    decisions: Mutex<Decisions>,
+}
+
+impl ConnectionShared {
+    /// A connection that was accepted just now.
+    pub(crate) fn new(proxy: &Arc<ProxyContext>, peer: SocketAddr, stop: CancellationToken) -> Self {
+        let number = proxy.next_connection();
+        Self {
+            proxy: Arc::clone(proxy),
+            id: proxy.next_id(),
+            peer,
+            opened: Instant::now(),
+            counters: Counters::within(&proxy.traffic),
+            stop,
+            break_off: CancellationToken::new(),
+            upstream: Mutex::default(),
+            decisions: Mutex::new(Decisions::new(number)),
+        }
+    }
+
+    /// What decides on the toxics of one direction.
+    pub(crate) fn governor(self: &Arc<Self>, direction: Direction) -> ByteGovernor {
+        let plan = PlanWatch::new(self.proxy.plan.clone(), Some(self.break_off.clone()));
+        ByteGovernor { connection: Arc::clone(self), direction, plan }
+    }
+
+    fn decisions(&self) -> MutexGuard<'_, Decisions> {
+        self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the connection leads has become known.
+    pub(crate) fn leads_to(&self, upstream: impl ToString) {
+        *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = Some(upstream.to_string());
+    }
+
+    /// The names of the byte toxics that act on it and may be told of.
+    pub(crate) fn marks(&self) -> Vec<String> {
+        let plan = self.proxy.plan.borrow();
+        let decisions = self.decisions();
+        let acting = plan.toxics.iter().filter(|toxic| {
+            toxic.spec.marker && decisions.given(toxic.id.toxic).is_some_and(|ticket| ticket.is_good())
+        });
+        acting.map(|toxic| toxic.spec.name.clone()).collect()
+    }
+
+    /// The first toxic of these kinds that spoils the making of this connection.
+    pub(crate) fn connect_fault(&self, kinds: impl Fn(ConnectFault) -> bool) -> Option<ConnectFault> {
+        let plan = Arc::clone(&self.proxy.plan.borrow());
+        if !plan.strikes_messages {
+            return None;
+        }
+        let mut decisions = self.decisions();
+        let mut faults = plan.toxics.iter().filter_map(|toxic| Some((toxic, toxic.connect?)));
+        let (toxic, fault) = faults.find(|(toxic, fault)| {
+            kinds(*fault) && decisions.ticket(&plan, toxic, None).is_some_and(|ticket| ticket.is_good())
+        })?;
+        self.proxy.metrics.struck(&self.proxy.name, &toxic.spec.kind);
+        self.tell(&toxic.spec.name, &toxic.spec.kind);
+        Some(fault)
+    }
+
+    fn tell(&self, toxic: &str, kind: &str) {
+        tracing::debug!(proxy = %self.proxy.name, toxic, connection = self.id, "a toxic struck");
+        self.proxy.journal.tell("toxic.struck", || {
+            serde_json::json!({
+                "proxy": &*self.proxy.name, "toxic": toxic, "type": kind, "connection": self.id,
+            })
+        });
+    }
+
+    /// As the API shows it.
+    pub(crate) fn view(&self) -> model::Connection {
+        let plan = self.proxy.plan.borrow();
+        let decisions = self.decisions();
+        let acting = plan
+            .toxics
+            .iter()
+            .filter(|toxic| decisions.given(toxic.id.toxic).is_some_and(|ticket| ticket.is_good()));
+        model::Connection {
+            id: self.id,
+            proxy: self.proxy.name.to_string(),
+            peer: self.peer.to_string(),
+            upstream: self.upstream.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            bytes_in: self.counters.upstream.received(),
+            bytes_out: self.counters.downstream.sent(),
+            age_ms: u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX),
+            toxics: acting.map(|toxic| toxic.spec.name.clone()).collect(),
+        }
+    }
+}
+
+impl AsRef<Counters> for ConnectionShared {
+    fn as_ref(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+/// Which byte toxics act on one direction of a connection, now and after every change.
+pub(crate) struct ByteGovernor {
+    connection: Arc<ConnectionShared>,
+    direction: Direction,
+    plan: PlanWatch,
+}
+
+impl Governor for ByteGovernor {
+    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.plan.poll_changed(cx)
+    }
+
+    fn wanted(&mut self) -> Vec<StageId> {
+        let plan = self.plan.see();
+        if self.plan.is_broken() {
+            return vec![BREAK];
+        }
+        if plan.toxics.is_empty() {
+            return Vec::new();
+        }
+        byte_stages(&plan, self.direction, &mut self.connection.decisions())
+    }
+
+    fn start(&mut self, id: StageId) -> Option<Box<dyn StreamFilter<Bytes>>> {
+        if id == BREAK {
+            return Some(Box::new(Break));
+        }
+        let decisions = self.connection.decisions();
+        let ticket = decisions.given(id.toxic)?;
+        let scope = Scope { direction: self.direction, ..Scope::default() };
+        match ticket.toxic.start(&scope, ticket.dice.clone()) {
+            Instance::Bytes(filter) => Some(filter),
+            _ => None,
+        }
+    }
+
+    fn report(&mut self, id: StageId, report: Report) {
+        let name =
+            |ticket: &crate::plan::Ticket| (ticket.toxic.spec.name.clone(), ticket.toxic.spec.kind.clone());
+        let Some((toxic, kind)) = self.connection.decisions().given(id.toxic).map(name) else { return };
+        if report.struck.is_some() {
+            self.connection.proxy.metrics.struck(&self.connection.proxy.name, &kind);
+            self.connection.tell(&toxic, &kind);
+        }
+    }
+}
+
+/// The stage that carries out the order to break the connection.
+const BREAK: StageId = StageId { toxic: 0, revision: 0 };
+
+struct Break;
+
+impl StreamFilter<Bytes> for Break {
+    fn on_start(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        out.reset(now);
+    }
+
+    fn on_item(&mut self, _: Bytes, _: Moment, _: &mut Schedule<Bytes>) {}
+}
+
+/// The plan that a proxy's connections follow.
+pub(crate) type PlanReceiver = watch::Receiver<Arc<Plan>>;

@@ -1,0 +1,372 @@
+//! Bodies on their way: untouched ones are moved, others go through a lane of toxics.
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use aconite_api::model::{ExchangeEnd, How, Side};
+use aconite_dialects::Meter;
+use aconite_toxics::{Scope, Step};
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::{sync::oneshot, time::Sleep};
+
+pub(crate) use super::source::{Source, Tee};
+use super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing};
+use crate::link::Lane;
+
+/// A body that leaves the proxy, in either direction.
+#[derive(Default)]
+pub(crate) enum Body {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Flow(Box<Flow>),
+}
+
+impl Body {
+    /// What the same body can be had from once more.
+    pub(crate) fn again(&self) -> Option<Again> {
+        match self {
+            Self::Empty => Some(Again::Full(Bytes::new())),
+            Self::Full(bytes) => Some(Again::Full(bytes.clone())),
+            Self::Flow(flow) => match &flow.source {
+                Some(Source::Tee(tee)) if flow.lane.is_transparent() => {
+                    let governor = flow.lane.governor();
+                    Some(Again::Tee(tee.rewound(), Arc::clone(governor.ongoing()), governor.scope().clone()))
+                }
+                _ => None,
+            },
+        }
+    }
+}
+
+/// A request's body that can be sent once more.
+pub(crate) enum Again {
+    Full(Bytes),
+    Tee(Tee, Arc<Ongoing>, Scope),
+}
+
+impl Again {
+    /// The body from its beginning; `None` if that has not been kept.
+    pub(crate) fn body(self) -> Option<Body> {
+        match self {
+            Self::Full(bytes) => Some(Body::Full(bytes)),
+            Self::Tee(tee, ongoing, scope) => {
+                let governor = BodyGovernor::new(ongoing, scope, Vec::new(), false);
+                tee.is_whole().then(|| Body::Flow(Box::new(Flow::request(Source::Tee(tee), governor, None))))
+            }
+        }
+    }
+}
+
+/// Why a body ends before its time.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// hyper resets the HTTP/2 stream with this code.
+    #[error("the stream is reset")]
+    Reset(#[source] h2::Error),
+    #[error("the body was cut off")]
+    CutOff,
+}
+
+/// A body in motion.
+pub(crate) struct Flow {
+    source: Option<Source>,
+    lane: Lane<BodyGovernor>,
+    decoding: Option<Decoding>,
+    trailers: Option<HeaderMap>,
+    role: Role,
+    state: State,
+    bytes: u64,
+    /// The length that the head announces, while nothing changes it.
+    length: Option<u64>,
+}
+
+enum Role {
+    /// To the upstream.
+    Request { gate: Option<Gate> },
+    /// To the client.
+    Response,
+}
+
+/// Holds a request's body back until the upstream asks for it (`Expect: 100-continue`).
+pub(crate) struct Gate {
+    pub(crate) asked: oneshot::Receiver<()>,
+    pub(crate) patience: Pin<Box<Sleep>>,
+}
+
+impl Gate {
+    /// How long an upstream may be silent before the body is sent all the same (RFC 9110, section 10.1.1).
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if Pin::new(&mut self.asked).poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.patience.as_mut().poll(cx)
+    }
+}
+
+enum State {
+    Moving,
+    /// Everything was sent but the trailers.
+    Trailers,
+    /// Over.
+    Done,
+    /// The connection is being closed or broken; nothing more is said here.
+    Silent,
+}
+
+impl Flow {
+    /// A request's body on its way to the upstream.
+    pub(crate) fn request(source: Source, governor: BodyGovernor, gate: Option<Gate>) -> Self {
+        Self::new(source, governor, None, Role::Request { gate }, None)
+    }
+
+    /// An answer's body on its way to the client.
+    pub(crate) fn response(
+        source: Source,
+        governor: BodyGovernor,
+        decoding: Option<Decoding>,
+        length: Option<u64>,
+    ) -> Self {
+        let mut flow = Self::new(source, governor, decoding, Role::Response, length);
+        if flow.is_over() {
+            flow.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
+        }
+        flow
+    }
+
+    fn new(
+        source: Source,
+        governor: BodyGovernor,
+        decoding: Option<Decoding>,
+        role: Role,
+        length: Option<u64>,
+    ) -> Self {
+        let started = governor.ongoing().started;
+        let lane = Lane::new(started, governor);
+        Self {
+            source: Some(source),
+            lane,
+            decoding,
+            trailers: None,
+            role,
+            state: State::Moving,
+            bytes: 0,
+            length,
+        }
+    }
+
+    fn ongoing(&self) -> &Arc<Ongoing> {
+        self.lane.governor().ongoing()
+    }
+
+    /// Whether nothing is left to come or to send.
+    fn is_over(&self) -> bool {
+        self.source.as_ref().is_none_or(Source::is_end_stream)
+            && self.lane.is_transparent()
+            && self.trailers.is_none()
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
+            match self.state {
+                State::Moving => {}
+                State::Trailers => {
+                    self.state = State::Done;
+                    return Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
+                }
+                State::Done => return Poll::Ready(None),
+                State::Silent => return Poll::Pending,
+            }
+            self.lane.poll_changes(cx);
+            if self.lane.is_transparent() {
+                match ready!(self.poll_source(cx)) {
+                    Step::Item(bytes) => return Poll::Ready(Some(Ok(self.passed(bytes)))),
+                    step => {
+                        if let Some(result) = self.end(step, Side::Upstream) {
+                            return Poll::Ready(result);
+                        }
+                    }
+                }
+                continue;
+            }
+            match self.lane.poll_next(cx) {
+                Poll::Ready(Step::Item(bytes)) if bytes.is_empty() => {}
+                Poll::Ready(Step::Item(bytes)) => return Poll::Ready(Some(Ok(self.passed(bytes)))),
+                Poll::Ready(step) => {
+                    let side = if self.source.is_some() { Side::Toxic } else { Side::Upstream };
+                    if let Some(result) = self.end(step, side) {
+                        return Poll::Ready(result);
+                    }
+                }
+                Poll::Pending if self.source.is_some() && self.lane.has_room() => {
+                    let step = ready!(self.poll_source(cx));
+                    self.lane.push(step);
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    /// The next step from the source, decoded. The source is let go of with its last step.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Step<Bytes>> {
+        if let Role::Request { gate } = &mut self.role
+            && let Some(waiting) = gate
+        {
+            ready!(waiting.poll(cx));
+            *gate = None;
+        }
+        loop {
+            let Some(source) = &mut self.source else { return Poll::Ready(Step::End) };
+            let step = match ready!(source.poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(bytes) => match &mut self.decoding {
+                        None => Step::Item(bytes),
+                        Some(decoding) => match decoding.push(&bytes) {
+                            Ok(plain) if plain.is_empty() => continue,
+                            Ok(plain) => Step::Item(plain),
+                            Err(error) => {
+                                tracing::warn!(%error, "an answer is not coded as its head says");
+                                Step::Reset
+                            }
+                        },
+                    },
+                    Err(frame) => {
+                        self.trailers = frame.into_trailers().ok();
+                        continue;
+                    }
+                },
+                Some(Err(broken)) => {
+                    self.ongoing().broke(&broken);
+                    if broken.how == How::Fin { Step::Close } else { Step::Reset }
+                }
+                None => Step::End,
+            };
+            if !matches!(step, Step::Item(_)) {
+                self.source = None;
+            }
+            return Poll::Ready(step);
+        }
+    }
+
+    /// Data is about to leave.
+    fn passed(&mut self, bytes: Bytes) -> Frame<Bytes> {
+        self.bytes += bytes.len() as u64;
+        self.lane.governor_mut().moved(&bytes);
+        if matches!(self.role, Role::Response) {
+            self.ongoing().first_byte();
+            if self.is_over() {
+                self.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
+            }
+        }
+        Frame::data(bytes)
+    }
+
+    /// The body ends; `None` if there is more to do.
+    fn end(&mut self, step: Step<Bytes>, side: Side) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.source = None;
+        let how = match step {
+            Step::Item(_) | Step::End => How::Clean,
+            Step::Close => How::Fin,
+            Step::Reset => How::Rst,
+        };
+        if how == How::Clean {
+            self.state = if self.trailers.is_some() { State::Trailers } else { State::Done };
+        }
+        match self.role {
+            Role::Request { .. } => {
+                self.ongoing().request_passed(self.bytes);
+                (how != How::Clean).then_some(Some(Err(BodyError::CutOff)))
+            }
+            Role::Response => {
+                self.finish(ExchangeEnd { side, how });
+                if how == How::Clean { None } else { self.break_off(how) }
+            }
+        }
+    }
+
+    /// Ends the client's connection, or its stream.
+    fn break_off(&mut self, how: How) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.state = State::Silent;
+        let ongoing = self.ongoing();
+        if how == How::Rst && ongoing.http2 {
+            let reason = ongoing.reset_reason().unwrap_or(h2::Reason::INTERNAL_ERROR);
+            self.state = State::Done;
+            return Some(Some(Err(BodyError::Reset(reason.into()))));
+        }
+        if how == How::Rst {
+            ongoing.control.reset();
+        } else {
+            ongoing.control.fin_after_flush();
+        }
+        None
+    }
+
+    fn finish(&mut self, end: ExchangeEnd) {
+        let meter = self.lane.governor().meter().cloned().unwrap_or_default();
+        self.ongoing().finish(end, self.bytes, meter.events(), meter.unterminated_tail());
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut *self {
+            Self::Empty => Poll::Ready(None),
+            Self::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
+            }
+            Self::Flow(flow) => flow.poll(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Full(bytes) => bytes.is_empty(),
+            Self::Flow(flow) => match flow.state {
+                State::Moving => flow.is_over(),
+                State::Done => true,
+                State::Trailers | State::Silent => false,
+            },
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Flow(flow) => flow.length.map_or_else(SizeHint::new, SizeHint::with_exact),
+        }
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        // Whoever drops an answer before its end is the client, or the proxy on its way out.
+        if matches!(self.role, Role::Response) {
+            let how = if matches!(self.state, State::Silent) { How::Hang } else { How::Fin };
+            self.finish(ExchangeEnd { side: Side::Client, how });
+        }
+    }
+}
+
+/// Follows a streamed body's framing.
+pub(crate) fn meter_for(form: aconite_toxics::BodyForm) -> Option<Meter> {
+    match form {
+        aconite_toxics::BodyForm::Events(framing) => Some(Meter::new(framing)),
+        _ => None,
+    }
+}

@@ -1,0 +1,181 @@
+//! The client of an exchange: its connection, and where its requests lead.
+use std::sync::Arc;
+
+use aconite_toxics::ToxicSpec;
+use http::{HeaderMap, StatusCode, header, request};
+use serde_json::Value;
+
+use super::{
+    exchange::Destination,
+    forward::ForwardRules,
+    headers,
+    own_answer::Trouble,
+    target::{Origin, Target},
+};
+use crate::{connection::ConnectionShared, link::SocketControl, plan::Armed, proxy::ProxyContext};
+
+/// The client's side of exchanges.
+pub(crate) struct Client {
+    pub(crate) proxy: Arc<ProxyContext>,
+    pub(crate) connection: Arc<ConnectionShared>,
+    pub(crate) control: SocketControl,
+    pub(crate) http2: bool,
+    pub(crate) via: Via,
+}
+
+/// How the client's requests say where they lead.
+#[derive(Clone)]
+pub(crate) enum Via {
+    /// All to one upstream.
+    Reverse(Arc<Target>),
+    /// By absolute-form request targets.
+    Forward,
+    /// To the far end of a tunnel.
+    Tunnel(Arc<FarEnd>),
+}
+
+/// What a client asked for with CONNECT, and what it then said in its TLS handshake.
+pub(crate) struct FarEnd {
+    /// The host that the exchanges are for: the TLS server name, else CONNECT's.
+    pub(crate) host: String,
+    /// CONNECT's host.
+    pub(crate) connect_host: String,
+    pub(crate) port: u16,
+    pub(crate) target: Arc<Target>,
+}
+
+impl Client {
+    /// Where a request leads.
+    ///
+    /// # Errors
+    /// If it does not say, or contradicts itself.
+    pub(crate) fn destination(&self, head: &request::Parts) -> Result<Destination, Trouble> {
+        match &self.via {
+            Via::Reverse(target) => Ok(self.reverse(target, head)),
+            Via::Forward => self.forward(head),
+            Via::Tunnel(end) => tunnelled(end, head),
+        }
+    }
+
+    fn reverse(&self, target: &Arc<Target>, head: &request::Parts) -> Destination {
+        let asked = asked_authority(head).unwrap_or_default();
+        let (host, own) = match &**target {
+            Target::Server { origin, .. } => (origin.host.to_string(), origin.authority()),
+            Target::Simulated { name, .. } => (name.clone(), name.clone()),
+        };
+        let authority = if self.proxy.spec.preserve_host && !asked.is_empty() { asked } else { own };
+        Destination { target: Arc::clone(target), host, authority }
+    }
+
+    fn forward(&self, head: &request::Parts) -> Result<Destination, Trouble> {
+        let (Some(scheme), Some(authority)) = (head.uri.scheme_str(), head.uri.authority()) else {
+            let text = "this is a forward proxy: it expects CONNECT or a request target with scheme and host";
+            return Err(Trouble::new(StatusCode::BAD_REQUEST, "not_a_proxy_request", text));
+        };
+        let tls = scheme == "https";
+        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let origin = Origin::new(tls, authority.host(), port);
+        let host = origin.host.to_string();
+        let target = self
+            .rules()?
+            .target(&host, port)
+            .unwrap_or_else(|| Arc::new(Target::Server { origin, prefix: String::new() }));
+        Ok(Destination { authority: authority_for(&target, authority.as_str()), target, host })
+    }
+
+    /// The rules of the forward proxy that the client speaks to.
+    pub(crate) fn rules(&self) -> Result<&ForwardRules, Trouble> {
+        match &self.proxy.kind {
+            crate::proxy::Kind::Forward(rules) => Ok(rules),
+            _ => Err(Trouble::new(
+                StatusCode::BAD_REQUEST,
+                "not_a_forward_proxy",
+                "this proxy takes no CONNECT",
+            )),
+        }
+    }
+
+    /// The toxic that a request brings along, where that is allowed:
+    /// `x-aconite-toxic: fail; cause=rate_limit`.
+    ///
+    /// # Errors
+    /// If it does not hold.
+    pub(crate) fn own_toxic(&self, headers: &HeaderMap) -> Result<Option<Arc<Armed>>, Trouble> {
+        let Some(value) = headers.get(headers::IN_BAND).filter(|_| self.proxy.spec.in_band) else {
+            return Ok(None);
+        };
+        let bad = |reason: String| {
+            Trouble::new(
+                StatusCode::BAD_REQUEST,
+                "bad_toxic",
+                format!("the header x-aconite-toxic: {reason}"),
+            )
+        };
+        let text = value.to_str().map_err(|_| bad("it is not plain text".to_owned()))?;
+        let mut parts = text.split(';').map(str::trim);
+        let mut spec = ToxicSpec::new(parts.next().unwrap_or_default(), serde_json::Map::new());
+        for part in parts.filter(|part| !part.is_empty()) {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| bad(format!("`{part}` is no name=value")))?;
+            spec.attributes.insert(name.trim().to_owned(), read_value(value.trim()));
+        }
+        let armed = Armed::new(spec, &self.proxy.catalogue).map_err(|error| bad(error.to_string()))?;
+        Ok(Some(Arc::new(armed)))
+    }
+}
+
+/// JSON where it is JSON, else text.
+fn read_value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+}
+
+/// A request inside a tunnel: its Host must be the tunnel's, and decides nothing.
+fn tunnelled(end: &Arc<FarEnd>, head: &request::Parts) -> Result<Destination, Trouble> {
+    let asked = asked_authority(head).unwrap_or_default();
+    let host = host_of(&asked);
+    if !host.is_empty()
+        && !host.eq_ignore_ascii_case(&end.host)
+        && !host.eq_ignore_ascii_case(&end.connect_host)
+    {
+        tracing::warn!(connect = %end.connect_host, server_name = %end.host, host, "a request asks for another host than its tunnel");
+        let text = format!(
+            "the request is for `{host}`, but its tunnel leads to `{}` (TLS server name `{}`)",
+            end.connect_host, end.host
+        );
+        return Err(Trouble::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", text));
+    }
+    let fallback = if asked.is_empty() { end.host.clone() } else { asked };
+    Ok(Destination {
+        authority: authority_for(&end.target, &fallback),
+        target: Arc::clone(&end.target),
+        host: end.host.clone(),
+    })
+}
+
+/// The Host for an upstream: the client's, as it came. A host that is mapped elsewhere keeps it:
+/// the upstream stands in for it.
+fn authority_for(target: &Target, asked: &str) -> String {
+    match target {
+        Target::Server { origin, .. } if asked.is_empty() => origin.authority(),
+        _ => asked.to_owned(),
+    }
+}
+
+/// The authority that a request names: `:authority` or an absolute target before Host.
+fn asked_authority(head: &request::Parts) -> Option<String> {
+    if let Some(authority) = head.uri.authority() {
+        return Some(authority.as_str().to_owned());
+    }
+    head.headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned)
+}
+
+/// The host of an authority, without port and brackets.
+fn host_of(authority: &str) -> &str {
+    if let Some(rest) = authority.strip_prefix('[') {
+        return rest.split(']').next().unwrap_or_default();
+    }
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(':') => host,
+        _ => authority,
+    }
+}

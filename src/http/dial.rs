@@ -1,0 +1,181 @@
+//! Connections to upstreams: names to addresses, addresses to sockets.
+use std::{io, net::SocketAddr, time::Duration};
+
+use http::StatusCode;
+use thiserror::Error;
+use tokio::{
+    net::{TcpStream, lookup_host},
+    task::JoinSet,
+    time::timeout,
+};
+
+/// How long one address may take before the next is tried beside it (RFC 8305, section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Why there is no connection to an upstream.
+#[derive(Debug, Error)]
+pub(crate) enum DialError {
+    /// The name has no address.
+    #[error("no address for `{host}`: {source}")]
+    Resolve { host: String, source: io::Error },
+    /// No address answered.
+    #[error("cannot connect to {address}: {source}")]
+    Connect { address: SocketAddr, source: io::Error },
+    /// It took too long.
+    #[error("no connection to `{host}` within {} ms", limit.as_millis())]
+    Timeout { host: String, limit: Duration },
+    /// It would come back to the proxy itself.
+    #[error("{0} is this proxy itself")]
+    Loop(SocketAddr),
+}
+
+impl DialError {
+    /// The status of the proxy's own answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Resolve { .. } | Self::Connect { .. } => StatusCode::BAD_GATEWAY,
+            Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
+            Self::Loop(_) => StatusCode::LOOP_DETECTED,
+        }
+    }
+
+    /// A word for `x-aconite-error` and the journal.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Resolve { .. } => "upstream_dns",
+            Self::Connect { .. } => "upstream_connect",
+            Self::Timeout { .. } => "upstream_connect_timeout",
+            Self::Loop(_) => "loop",
+        }
+    }
+}
+
+/// Connects to the first address that answers: all are tried, staggered.
+///
+/// # Errors
+/// If none answers within `limit`, or one of them is `own`.
+pub(crate) async fn dial(
+    host: &str,
+    port: u16,
+    limit: Duration,
+    own: Option<SocketAddr>,
+) -> Result<TcpStream, DialError> {
+    let attempt = async {
+        let addresses = resolve(host, port).await?;
+        if let Some(own) = own
+            && let Some(address) = addresses.iter().find(|address| is_own(**address, own))
+        {
+            return Err(DialError::Loop(*address));
+        }
+        first_to_answer(host, addresses).await
+    };
+    let stream = timeout(limit, attempt)
+        .await
+        .unwrap_or_else(|_| Err(DialError::Timeout { host: host.to_owned(), limit }))?;
+    // The kernel may refuse on a socket that is gone already; the first read then tells.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    let failed = |source| DialError::Resolve { host: host.to_owned(), source };
+    let found: Vec<_> = lookup_host((host, port)).await.map_err(failed)?.collect();
+    if found.is_empty() {
+        return Err(failed(io::Error::new(io::ErrorKind::NotFound, "no addresses")));
+    }
+    Ok(interleaved(found))
+}
+
+/// The two families in turn, the resolver's first one first.
+fn interleaved(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let v6_first = found.first().is_some_and(SocketAddr::is_ipv6);
+    let (first, second): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(|address| address.is_ipv6() == v6_first);
+    let longest = first.len().max(second.len());
+    (0..longest).flat_map(|i| [first.get(i), second.get(i)]).flatten().copied().collect()
+}
+
+fn is_own(address: SocketAddr, own: SocketAddr) -> bool {
+    address.port() == own.port()
+        && (address.ip() == own.ip() || (own.ip().is_unspecified() && address.ip().is_loopback()))
+}
+
+async fn first_to_answer(host: &str, addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
+    let mut addresses = addresses.into_iter();
+    let mut tries = JoinSet::new();
+    let mut failure = None;
+    loop {
+        match addresses.next() {
+            // The usual case needs no task of its own.
+            Some(address) if tries.is_empty() && addresses.len() == 0 => {
+                return connect(address).await.map_err(|last| failure.unwrap_or(last));
+            }
+            Some(address) => {
+                tries.spawn(connect(address));
+            }
+            None if tries.is_empty() => {
+                let nothing = io::Error::new(io::ErrorKind::NotFound, "no addresses");
+                return Err(failure.unwrap_or(DialError::Resolve { host: host.to_owned(), source: nothing }));
+            }
+            None => {}
+        }
+        let more = addresses.len() > 0;
+        tokio::select! {
+            Some(joined) = tries.join_next() => match joined {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => { failure.get_or_insert(error); }
+                Err(_) => {}
+            },
+            () = tokio::time::sleep(STAGGER), if more => {}
+        }
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, DialError> {
+    TcpStream::connect(address).await.map_err(|source| DialError::Connect { address, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    #[tokio::test]
+    async fn prx_14_an_upstream_on_the_second_family_is_found() {
+        let listener = TcpListener::bind("[::1]:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let refused: SocketAddr = ([127, 0, 0, 1], port).into();
+        let works = listener.local_addr().unwrap();
+        let stream = first_to_answer("localhost", vec![refused, works]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), works);
+    }
+
+    #[tokio::test]
+    async fn prx_14_an_address_that_never_answers_does_not_hold_up_the_next() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // TEST-NET-3 (RFC 5737): nothing answers there, or the network is unreachable at once.
+        let silent: SocketAddr = ([203, 0, 113, 1], 9).into();
+        let works = listener.local_addr().unwrap();
+        let dialled = timeout(Duration::from_secs(3), first_to_answer("x", vec![silent, works])).await;
+        assert_eq!(dialled.unwrap().unwrap().peer_addr().unwrap(), works);
+    }
+
+    #[tokio::test]
+    async fn prx_13_the_proxy_does_not_connect_to_itself() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap();
+        let error = dial("localhost", own.port(), LIMIT, Some(own)).await.unwrap_err();
+        assert!(matches!(error, DialError::Loop(_)), "{error}");
+        dial("127.0.0.1", own.port(), LIMIT, None).await.unwrap();
+    }
+
+    #[test]
+    fn families_take_turns() {
+        let all = ["[::1]:1", "[::2]:1", "127.0.0.1:1"].map(|address| address.parse().unwrap());
+        let order = ["[::1]:1", "127.0.0.1:1", "[::2]:1"].map(|address| address.parse().unwrap());
+        assert_eq!(interleaved(all.to_vec()), order);
+    }
+}

@@ -1,0 +1,131 @@
+//! What is known of a request.
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aconite_dialects::{Dialect, Operation, json};
+use aconite_toxics::{BodyForm, Direction, RequestFacts, Scope};
+use bytes::Bytes;
+use http::{HeaderMap, Method, header, request, uri::PathAndQuery};
+
+use super::headers;
+
+/// What is known of a request, kept for as long as its exchange lasts.
+pub(crate) struct Facts {
+    pub(crate) method: Method,
+    /// The host asked for, lower case, without port or brackets.
+    pub(crate) host: String,
+    pub(crate) path: PathAndQuery,
+    pub(crate) headers: HeaderMap,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) scene: Option<String>,
+    pub(crate) test_id: Option<String>,
+    /// What the body says, if it was read.
+    pub(crate) said: Said,
+    pub(crate) body: Option<Bytes>,
+}
+
+/// What a request's body says of itself.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) model: Option<String>,
+    pub(crate) streaming: Option<bool>,
+}
+
+impl Said {
+    /// Reads the two members of a JSON body that tell; of duplicates the last counts.
+    pub(crate) fn by(body: &[u8]) -> Self {
+        let value = |name| json::member(body, name).and_then(|span| body.get(span));
+        Self {
+            model: value("model")
+                .filter(|raw| raw.starts_with(b"\""))
+                .map(|raw| json::unquote(raw).into_owned()),
+            streaming: value("stream").map(|raw| raw == b"true"),
+        }
+    }
+}
+
+impl Facts {
+    /// What the head alone says. `host` is the one that the request leads to.
+    pub(crate) fn of(head: &request::Parts, host: &str) -> Self {
+        let text = |name: &header::HeaderName| {
+            head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+        };
+        let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let has_header = |name: &str| head.headers.contains_key(name);
+        let known = aconite_dialects::recognise(host, head.method.as_str(), path.path(), has_header);
+        Self {
+            method: head.method.clone(),
+            host: host.to_ascii_lowercase(),
+            headers: head.headers.clone(),
+            dialect: known.dialect,
+            operation: known.operation,
+            scene: text(&headers::SCENE),
+            test_id: text(&headers::TEST_ID),
+            said: Said::default(),
+            body: None,
+            path,
+        }
+    }
+
+    /// The body was read.
+    pub(crate) fn read(&mut self, body: Bytes) {
+        self.said = Said::by(&body);
+        self.body = Some(body);
+    }
+
+    /// Whether the request asks for a streamed answer, as far as is known.
+    pub(crate) fn streaming(&self) -> Option<bool> {
+        self.said.streaming.or_else(|| self.path.as_str().contains("alt=sse").then_some(true))
+    }
+
+    pub(crate) fn as_request_facts(&self) -> RequestFacts<'_> {
+        RequestFacts {
+            method: self.method.as_str(),
+            host: &self.host,
+            path: self.path.path(),
+            headers: &self.headers,
+            dialect: self.dialect,
+            operation: self.operation,
+            model: self.said.model.as_deref(),
+            scene: self.scene.as_deref(),
+            test_id: self.test_id.as_deref(),
+            streaming: Some(self.streaming().unwrap_or(false)),
+            body: self.body.as_deref(),
+        }
+    }
+
+    /// The place of a message, for the toxics.
+    pub(crate) fn scope(&self, direction: Direction, body: BodyForm, length: Option<u64>) -> Scope {
+        Scope {
+            direction,
+            dialect: self.dialect,
+            operation: self.operation,
+            model: self.said.model.clone(),
+            body,
+            length,
+            passed: 0,
+            date: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        }
+    }
+}
+
+/// What a body is made of, by its head.
+pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
+        return BodyForm::Opaque;
+    };
+    if let Some(framing) = aconite_dialects::Framing::of_content_type(value) {
+        return BodyForm::Events(framing);
+    }
+    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || essence.ends_with("+json") {
+        BodyForm::Document
+    } else {
+        BodyForm::Opaque
+    }
+}
+
+/// The length that a head announces.
+pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}

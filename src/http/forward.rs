@@ -1,0 +1,131 @@
+//! What a forward proxy does with which host, and for whom.
+use std::{collections::HashMap, sync::Arc};
+
+use aconite_api::model::ProxySpec;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use wildmatch::WildMatch;
+
+use super::{
+    body::Body,
+    own_answer::{self, Trouble},
+    target::Target,
+};
+
+/// The rules of a forward proxy.
+pub(crate) struct ForwardRules {
+    intercept: Vec<WildMatch>,
+    /// By `host` or `host:port`, lower case, punycode.
+    map: HashMap<String, Arc<Target>>,
+    /// What `Proxy-Authorization` must say, where it must.
+    credentials: Option<String>,
+}
+
+impl ForwardRules {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The field that does not hold, and why.
+    pub(crate) fn new(spec: &ProxySpec) -> Result<Self, (&'static str, String)> {
+        let known = || aconite_dialects::known_hosts().map(|(host, _)| host.to_owned()).collect();
+        let intercept = spec.intercept.clone().unwrap_or_else(known);
+        let mut map = HashMap::new();
+        for (host, target) in &spec.map {
+            let target = Target::parse(target).map_err(|reason| ("map", format!("`{host}`: {reason}")))?;
+            map.insert(ascii(host), Arc::new(target));
+        }
+        Ok(Self {
+            intercept: intercept.iter().map(|host| WildMatch::new(&ascii(host))).collect(),
+            map,
+            credentials: spec
+                .credentials
+                .as_ref()
+                .map(|credentials| format!("Basic {}", STANDARD.encode(credentials))),
+        })
+    }
+
+    /// Where a host is sent, if that is elsewhere.
+    pub(crate) fn target(&self, host: &str, port: u16) -> Option<Arc<Target>> {
+        let host = ascii(host);
+        self.map.get(&format!("{host}:{port}")).or_else(|| self.map.get(&host)).cloned()
+    }
+
+    /// Whether the TLS of a host is opened. A host that is sent elsewhere always is, unless to a plain address.
+    pub(crate) fn intercepts(&self, host: &str) -> bool {
+        let host = ascii(host);
+        self.intercept.iter().any(|pattern| pattern.matches(&host))
+    }
+
+    /// Whether the client may use the proxy.
+    pub(crate) fn admits(&self, headers: &HeaderMap) -> bool {
+        let Some(expected) = &self.credentials else { return true };
+        let given = headers.get(header::PROXY_AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+        same(given, expected.as_bytes())
+    }
+}
+
+/// The answer to a client that has to say who it is. The connection stays, for the second try.
+pub(crate) fn who_are_you() -> Response<Body> {
+    let text = "this proxy needs credentials: put them into HTTPS_PROXY as http://USER:PASSWORD@HOST:PORT";
+    let trouble = Trouble::new(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "proxy_authentication", text);
+    let mut response = own_answer::refusal(&trouble);
+    let challenge = HeaderValue::from_static("Basic realm=\"aconite\"");
+    response.headers_mut().insert(header::PROXY_AUTHENTICATE, challenge);
+    response
+}
+
+/// A host as it is compared: lower case, punycode, globs kept.
+fn ascii(host: &str) -> String {
+    if host.is_ascii() {
+        return host.to_ascii_lowercase();
+    }
+    // A label at a time: a glob is no host name.
+    let labels =
+        host.split('.').map(|label| idna::domain_to_ascii(label).unwrap_or_else(|_| label.to_lowercase()));
+    labels.collect::<Vec<_>>().join(".")
+}
+
+/// Compares without telling by its time where the difference is.
+fn same(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(spec: serde_json::Value) -> ForwardRules {
+        ForwardRules::new(&serde_json::from_value(spec).unwrap()).map_err(|(_, reason)| reason).unwrap()
+    }
+
+    #[test]
+    fn prx_08_unicode_rules_match_punycode_hosts() {
+        let rules = rules(serde_json::json!({"intercept": ["模型.example.test", "*.模型.test"]}));
+        assert!(rules.intercepts("xn--xgs754b.example.test"));
+        assert!(rules.intercepts("a.xn--xgs754b.test"));
+        assert!(!rules.intercepts("example.test"));
+    }
+
+    #[test]
+    fn hosts_are_mapped_with_and_without_port() {
+        let rules = rules(
+            serde_json::json!({"map": {"api.test": "http://127.0.0.1:1", "api.test:8443": "sim://openai"}}),
+        );
+        assert_eq!(rules.target("API.test", 443).unwrap().to_string(), "127.0.0.1:1");
+        assert_eq!(rules.target("api.test", 8443).unwrap().to_string(), "sim://openai");
+        assert!(rules.target("other.test", 443).is_none());
+    }
+
+    #[test]
+    fn prx_06_credentials_are_compared_whole() {
+        let rules = rules(serde_json::json!({"credentials": "u@x:p:w"}));
+        let with = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::PROXY_AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            rules.admits(&headers)
+        };
+        assert!(with("Basic dUB4OnA6dw=="));
+        assert!(!with("Basic dUB4OnA6d"));
+        assert!(!rules.admits(&HeaderMap::new()));
+    }
+}

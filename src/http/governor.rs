@@ -1,0 +1,136 @@
+//! Which toxics act on a body, now and after every change.
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::{body::meter_for, ongoing::Ongoing};
+use crate::{
+    link::Governor,
+    plan::{Armed, PlanWatch},
+};
+use aconite_dialects::Meter;
+use aconite_toxics::{
+    BodyFilter, BodyForm, Gather, Instance, Level, OnEvents, Report, Scope, StageId, StreamFilter,
+};
+use bytes::Bytes;
+
+/// Answers for one body of one exchange.
+pub(crate) struct BodyGovernor {
+    ongoing: Arc<Ongoing>,
+    scope: Scope,
+    plan: PlanWatch,
+    /// What the exchange's own filters have already started for this body.
+    ready: Vec<(StageId, Option<Box<dyn StreamFilter<Bytes>>>)>,
+    /// Where the body stands, if it is a stream of events.
+    meter: Option<Meter>,
+    /// The body is coded and is not being decoded: nobody can read it.
+    unreadable: bool,
+    /// Some of the body has left already.
+    moved: bool,
+}
+
+/// A filter started for the exchange, and the toxic that it belongs to.
+pub(crate) type Ready = (StageId, Option<BodyFilter>);
+
+impl BodyGovernor {
+    pub(crate) fn new(ongoing: Arc<Ongoing>, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
+        let plan = PlanWatch::new(ongoing.proxy.plan.clone(), None);
+        let meter = if unreadable { None } else { meter_for(scope.body) };
+        let mut governor = Self { ongoing, scope, plan, ready: Vec::new(), meter, unreadable, moved: false };
+        governor.ready = ready
+            .into_iter()
+            .map(|(id, filter)| (id, filter.and_then(|filter| governor.lifted(filter).ok())))
+            .collect();
+        governor
+    }
+
+    pub(crate) fn ongoing(&self) -> &Arc<Ongoing> {
+        &self.ongoing
+    }
+
+    pub(crate) fn meter(&self) -> Option<&Meter> {
+        self.meter.as_ref()
+    }
+
+    /// Data is about to leave.
+    pub(crate) fn moved(&mut self, bytes: &[u8]) {
+        self.moved = true;
+        if let Some(meter) = &mut self.meter {
+            meter.feed(bytes);
+        }
+    }
+
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    fn lifted(&self, filter: BodyFilter) -> Result<Box<dyn StreamFilter<Bytes>>, &'static str> {
+        let limit = self.ongoing.proxy.max_edit_bytes;
+        match (filter, self.scope.body) {
+            (BodyFilter::Bytes(filter), _) => Ok(filter),
+            (BodyFilter::Events(_) | BodyFilter::Document(_), _) if self.unreadable => Err("encoded"),
+            (BodyFilter::Events(filter), BodyForm::Events(framing)) => {
+                let at = self.meter.clone().filter(|_| self.moved);
+                Ok(Box::new(OnEvents::new(filter, framing, limit, at)))
+            }
+            (BodyFilter::Events(_), _) => Err("no_events"),
+            (BodyFilter::Document(_), _) if self.moved => Err("too_late"),
+            (BodyFilter::Document(filter), _) => Ok(Box::new(Gather::new(filter, limit))),
+        }
+    }
+
+    fn begin(&self, toxic: &Armed) -> Result<Box<dyn StreamFilter<Bytes>>, &'static str> {
+        let dice = self.ongoing.dice(toxic.id.toxic).ok_or("unknown")?;
+        match toxic.start(&self.scope, dice) {
+            Instance::Exchange(mut filter) => {
+                filter.body(&self.scope).ok_or("too_late").and_then(|filter| self.lifted(filter))
+            }
+            Instance::Body(filter) => self.lifted(filter),
+            Instance::Idle(reason) => Err(reason),
+            Instance::Bytes(_) | Instance::Connect(_) => Err("not_here"),
+        }
+    }
+}
+
+/// Whether a toxic may have to do with a body of this form.
+pub(crate) fn concerns(toxic: &Armed, scope: &Scope) -> bool {
+    toxic.spec.stream == scope.direction
+        && match toxic.level {
+            Level::Exchange => true,
+            Level::Events => {
+                matches!(scope.body, BodyForm::Events(_))
+                    || (toxic.acts_on(Level::Document) && scope.body == BodyForm::Document)
+            }
+            Level::Document => scope.body == BodyForm::Document,
+            Level::Bytes | Level::Connect => false,
+        }
+}
+
+impl Governor for BodyGovernor {
+    fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.plan.poll_changed(cx)
+    }
+
+    fn wanted(&mut self) -> Vec<StageId> {
+        let plan = self.plan.see();
+        if !plan.strikes_messages && self.ready.is_empty() {
+            return Vec::new();
+        }
+        let toxics = plan.toxics.iter().filter(|toxic| concerns(toxic, &self.scope));
+        toxics.filter(|toxic| self.ongoing.strikes(&plan, toxic)).map(|toxic| toxic.id).collect()
+    }
+
+    fn start(&mut self, id: StageId) -> Option<Box<dyn StreamFilter<Bytes>>> {
+        if let Some(ready) = self.ready.iter_mut().find(|(ready, _)| *ready == id) {
+            return ready.1.take();
+        }
+        let plan = self.plan.see();
+        let toxic = plan.toxics.iter().find(|toxic| toxic.id == id)?;
+        self.begin(toxic).map_err(|reason| self.ongoing.passed_over(id.toxic, reason)).ok()
+    }
+
+    fn report(&mut self, id: StageId, report: Report) {
+        self.ongoing.report(id.toxic, report);
+    }
+}

@@ -1,0 +1,169 @@
+//! Headers that belong to one hop, or to the proxy itself.
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// The request headers that are for the proxy alone begin so.
+pub(crate) const OWN: &str = "x-aconite-";
+/// Names the toxics that apply to an answer.
+pub(crate) const MARKER: HeaderName = HeaderName::from_static("x-aconite-toxics");
+/// On an answer that is the proxy's own: what went wrong.
+pub(crate) const ERROR: HeaderName = HeaderName::from_static("x-aconite-error");
+/// The caller's scene.
+pub(crate) const SCENE: HeaderName = HeaderName::from_static("x-aconite-scene");
+/// The caller's test.
+pub(crate) const TEST_ID: HeaderName = HeaderName::from_static("x-aconite-test-id");
+/// A toxic for this request alone.
+pub(crate) const IN_BAND: HeaderName = HeaderName::from_static("x-aconite-toxic");
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
+
+/// Which way a message goes, and to what.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Hop {
+    /// A request; else an answer.
+    pub(crate) request: bool,
+    /// The next hop speaks HTTP/2, which has no connection headers at all.
+    pub(crate) http2: bool,
+    /// The message asks for or grants an upgrade, whose headers must stay.
+    pub(crate) upgrade: bool,
+}
+
+/// The headers for the next hop: without those that concern this one (RFC 9110, section 7.6.1)
+/// or the proxy. Order, repetition and spelling of the others stay.
+pub(crate) fn for_next_hop(headers: &HeaderMap, hop: Hop) -> Option<HeaderMap> {
+    let named = connection_options(headers);
+    if !headers.keys().any(|name| stays_here(name, hop, &named)) {
+        return None;
+    }
+    let mut kept = HeaderMap::with_capacity(headers.len() + 1);
+    for (name, value) in headers {
+        if name == header::TE && hop.request {
+            if accepts_trailers(headers) && !kept.contains_key(header::TE) {
+                kept.append(header::TE, HeaderValue::from_static("trailers"));
+            }
+        } else if !stays_here(name, hop, &named) {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    if hop.upgrade {
+        kept.append(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    }
+    Some(kept)
+}
+
+fn stays_here(name: &HeaderName, hop: Hop, named: &[String]) -> bool {
+    let text = name.as_str();
+    let framing = name == header::TRANSFER_ENCODING && hop.http2;
+    framing
+        || name == header::CONNECTION
+        || name == KEEP_ALIVE
+        || name == PROXY_CONNECTION
+        || name == header::TE
+        || name == HTTP2_SETTINGS
+        || (name == header::UPGRADE && !hop.upgrade)
+        || (hop.request && (name == header::PROXY_AUTHORIZATION || text.starts_with(OWN)))
+        || named.iter().any(|option| option == text)
+}
+
+/// The header names that Connection lists, lower case. Framing is not the sender's to hide.
+fn connection_options(headers: &HeaderMap) -> Vec<String> {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let options = values.flat_map(|value| value.split(',')).map(|option| option.trim().to_ascii_lowercase());
+    let kept = ["", "close", "keep-alive", "upgrade", "te", "content-length", "transfer-encoding", "host"];
+    options.filter(|option| !kept.contains(&option.as_str())).collect()
+}
+
+fn accepts_trailers(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::TE).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+}
+
+/// One Cookie header: HTTP/2 may split it, HTTP/1 may not (RFC 9113, section 8.2.3).
+pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let crumbs: Vec<_> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if let Ok(joined) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..])) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+/// Whether an HTTP/1.1 message asks for, or grants, an upgrade.
+pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    headers.contains_key(header::UPGRADE)
+        && values
+            .flat_map(|value| value.split(','))
+            .any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
+}
+
+/// A path as it may be written down: values of secret query parameters are hidden.
+pub(crate) fn redacted(path_and_query: &str) -> String {
+    let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };
+    let secret = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        ["key", "api_key", "apikey", "api-key", "token", "access_token", "sig", "signature", "password"]
+            .contains(&name.as_str())
+    };
+    let hidden = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) if secret(name) => format!("{name}=REDACTED"),
+        _ => pair.to_owned(),
+    });
+    format!("{path}?{}", hidden.collect::<Vec<_>>().join("&"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(headers: &[(&str, &str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::try_from(*name).unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        map
+    }
+
+    const REQUEST: Hop = Hop { request: true, http2: false, upgrade: false };
+
+    #[test]
+    fn http_30_headers_named_in_connection_go_and_the_rest_stays() {
+        let kept = for_next_hop(
+            &map(&[
+                ("accept", "a"),
+                ("connection", "close, X-Internal"),
+                ("x-internal", "1"),
+                ("te", "trailers, deflate"),
+                ("keep-alive", "timeout=5"),
+                ("proxy-connection", "keep-alive"),
+                ("accept", "b"),
+                ("x-aconite-scene", "s"),
+                ("proxy-authorization", "Basic x"),
+                ("authorization", "Bearer k"),
+            ]),
+            REQUEST,
+        );
+        let expected =
+            map(&[("accept", "a"), ("accept", "b"), ("te", "trailers"), ("authorization", "Bearer k")]);
+        assert_eq!(kept, Some(expected));
+    }
+
+    #[test]
+    fn connection_cannot_name_framing_away() {
+        let headers = map(&[("connection", "content-length, host"), ("content-length", "3"), ("host", "x")]);
+        assert_eq!(for_next_hop(&headers, REQUEST), Some(map(&[("content-length", "3"), ("host", "x")])));
+    }
+
+    #[test]
+    fn what_has_nothing_to_hide_is_left_alone() {
+        assert_eq!(for_next_hop(&map(&[("host", "x"), ("accept", "*/*")]), REQUEST), None);
+    }
+
+    #[test]
+    fn keys_in_queries_are_hidden() {
+        assert_eq!(redacted("/v1?alt=sse&key=AIza&x=%20"), "/v1?alt=sse&key=REDACTED&x=%20");
+        assert_eq!(redacted("/v1"), "/v1");
+    }
+}

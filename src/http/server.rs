@@ -1,0 +1,260 @@
+//! The client's side of HTTP connections.
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use aconite_toxics::{ConnectFault, Direction};
+use hyper::{
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::{AlertDescription, sign::CertifiedKey};
+use tokio::net::TcpStream;
+
+use super::{
+    client::{Client, Via},
+    exchange, tunnel,
+    upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
+};
+use crate::{
+    connection::{ByteGovernor, ConnectionShared},
+    link::{ClientIo, Lane, SocketControl, ToxicSocket},
+    proxy::Kind,
+    tls::{self, Negotiated as _},
+};
+
+/// The client's socket with its byte toxics.
+pub(crate) type Socket = ToxicSocket<ByteGovernor>;
+
+/// Serves a connection of an `http` or `forward` proxy to its end.
+pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) {
+    let stop = connection.stop.clone();
+    let served = async {
+        match &connection.proxy.kind {
+            Kind::Http { target, tls } => {
+                connection.leads_to(target);
+                let via = Via::Reverse(Arc::clone(target));
+                match tls {
+                    None => match sniff(&stream, connection.proxy.idle_timeout).await {
+                        Some(Sniffed::Http2) => serve_plain(stream, &connection, via, true).await,
+                        Some(_) => serve_plain(stream, &connection, via, false).await,
+                        None => {}
+                    },
+                    Some(leaf) => serve_tls(stream, &connection, via, Arc::clone(leaf)).await,
+                }
+            }
+            Kind::Forward(rules) => tunnel::serve(stream, &connection, rules).await,
+            Kind::Tcp { .. } => {}
+        }
+    };
+    tokio::select! {
+        () = served => {}
+        () = stop.cancelled() => {}
+    }
+}
+
+/// What a client begins to speak.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Sniffed {
+    Tls,
+    Http2,
+    Http1,
+    Other,
+}
+
+impl Sniffed {
+    /// Decides by the first bytes; `None` if they are too few.
+    fn by(bytes: &[u8]) -> Option<Self> {
+        const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        let longest_method = 16;
+        match bytes {
+            [] => None,
+            // A handshake record (RFC 8446, section 5.1).
+            [22, 3, ..] => Some(Self::Tls),
+            [22] => None,
+            _ if PREFACE.starts_with(bytes) && bytes.len() < PREFACE.len() => None,
+            _ if bytes.starts_with(PREFACE) => Some(Self::Http2),
+            _ => match bytes.iter().position(|byte| !byte.is_ascii_uppercase()) {
+                Some(at) if at > 0 && bytes.get(at) == Some(&b' ') => Some(Self::Http1),
+                None if bytes.len() < longest_method => None,
+                _ => Some(Self::Other),
+            },
+        }
+    }
+}
+
+/// Looks at the first bytes and leaves them where they are; `None` if the client ends or says nothing.
+pub(crate) async fn sniff(stream: &TcpStream, patience: Duration) -> Option<Sniffed> {
+    let mut bytes = [0; 24];
+    let looking = async {
+        let mut before = 0;
+        loop {
+            let count = stream.peek(&mut bytes).await.ok().filter(|count| *count > 0)?;
+            if let Some(sniffed) = Sniffed::by(bytes.get(..count)?) {
+                return Some(sniffed);
+            }
+            if count == before {
+                // The same few bytes again: wait for more without spinning.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            before = count;
+        }
+    };
+    tokio::time::timeout(patience, looking).await.ok()?
+}
+
+pub(crate) fn socket(stream: TcpStream, connection: &Arc<ConnectionShared>) -> (Socket, SocketControl) {
+    let up = Lane::new(connection.opened, connection.governor(Direction::Upstream));
+    let down = Lane::new(connection.opened, connection.governor(Direction::Downstream));
+    ToxicSocket::new(stream, up, down, Arc::clone(connection))
+}
+
+/// Serves HTTP without TLS.
+pub(crate) async fn serve_plain(
+    stream: TcpStream,
+    connection: &Arc<ConnectionShared>,
+    via: Via,
+    http2: bool,
+) {
+    let (socket, control) = socket(stream, connection);
+    let io = ClientIo::plain(socket, control.clone());
+    serve_http(io, control, connection, via, http2).await;
+}
+
+/// Serves HTTP over TLS with a certificate of the proxy's own.
+async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: Via, leaf: Arc<CertifiedKey>) {
+    let (socket, control) = socket(stream, connection);
+    let proxy = &connection.proxy;
+    let hello = match proxy.terminator.hello(socket, "localhost", proxy.header_timeout).await {
+        Ok(hello) => hello,
+        Err(error) => return tracing::debug!(proxy = %proxy.name, %error, "no TLS handshake"),
+    };
+    let Some(stream) = handshake(hello, &[tls::ALPN_H2, tls::ALPN_HTTP1], leaf, connection).await else {
+        return;
+    };
+    let http2 = stream.is_h2();
+    serve_http(ClientIo::tls(stream, control.clone()), control, connection, via, http2).await;
+}
+
+/// Finishes a TLS handshake, or spoils it as a toxic has it.
+pub(crate) async fn handshake(
+    hello: tls::accept::Hello<Socket>,
+    alpn: &[&[u8]],
+    leaf: Arc<CertifiedKey>,
+    connection: &ConnectionShared,
+) -> Option<tls::server::TlsStream<Socket>> {
+    let proxy = &connection.proxy;
+    let host = hello.host().to_owned();
+    let spoiled = connection.connect_fault(|fault| {
+        use ConnectFault::{TlsAlert, TlsBadCert, TlsExpired, TlsStall};
+        matches!(fault, TlsAlert | TlsBadCert | TlsExpired | TlsStall)
+    });
+    let result = match spoiled {
+        None => hello.finish(alpn, leaf).await,
+        Some(ConnectFault::TlsBadCert) => {
+            hello.finish_fresh(alpn, proxy.authority.leaf_untrusted(&host).ok()?).await
+        }
+        Some(ConnectFault::TlsExpired) => {
+            hello.finish_fresh(alpn, proxy.authority.leaf_expired(&host).ok()?).await
+        }
+        Some(ConnectFault::TlsAlert) => {
+            // The client that cannot be told has left.
+            let _ = hello.refuse(AlertDescription::HandshakeFailure).await;
+            return None;
+        }
+        Some(_) => {
+            let _open = hello.into_io();
+            return std::future::pending().await;
+        }
+    };
+    match result {
+        Ok(stream) => Some(stream),
+        Err(error) if spoiled.is_some() => {
+            tracing::debug!(proxy = %proxy.name, host, %error, "a spoiled handshake failed, as it should");
+            None
+        }
+        Err(error) => {
+            tracing::warn!(proxy = %proxy.name, host, %error, "the TLS handshake with the client failed");
+            None
+        }
+    }
+}
+
+/// Serves HTTP on a connection that is ready for it.
+pub(crate) async fn serve_http(
+    io: ClientIo<ByteGovernor>,
+    control: SocketControl,
+    connection: &Arc<ConnectionShared>,
+    via: Via,
+    http2: bool,
+) {
+    let proxy = Arc::clone(&connection.proxy);
+    let client = Arc::new(Client {
+        proxy: Arc::clone(&proxy),
+        connection: Arc::clone(connection),
+        control,
+        http2,
+        via,
+    });
+    let service = service_fn(move |request| exchange::run(Arc::clone(&client), request));
+    let io = TokioIo::new(io);
+    let result = if http2 {
+        let serving = http2::Builder::new(TokioExecutor::new())
+            .adaptive_window(true)
+            .auto_date_header(false)
+            .max_header_list_size(u32::try_from(MAX_HEADER_SECTION).unwrap_or(u32::MAX))
+            .timer(TokioTimer::new())
+            .serve_connection(io, service);
+        let mut serving = pin!(serving);
+        tokio::select! {
+            result = serving.as_mut() => result,
+            () = proxy.drain.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        }
+    } else {
+        let serving = http1::Builder::new()
+            .preserve_header_case(true)
+            .auto_date_header(false)
+            .max_header_size(MAX_HEADER_SECTION)
+            .max_headers(MAX_HEADERS)
+            .header_read_timeout(proxy.idle_timeout)
+            .timer(TokioTimer::new())
+            .serve_connection(io, service)
+            .with_upgrades();
+        let mut serving = pin!(serving);
+        tokio::select! {
+            result = serving.as_mut() => result,
+            () = proxy.drain.cancelled() => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        }
+    };
+    if let Err(error) = result {
+        tracing::debug!(proxy = %proxy.name, connection = connection.id, %error, "a client's connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell() {
+        for (bytes, sniffed) in [
+            (&b"\x16\x03\x01\x05\xb7"[..], Some(Sniffed::Tls)),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(Sniffed::Http2)),
+            (b"PRI * HT", None),
+            (b"P", None),
+            (b"POST / HT", Some(Sniffed::Http1)),
+            (b"GET /x", Some(Sniffed::Http1)),
+            (b"GET", None),
+            (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", Some(Sniffed::Other)),
+            (b"SSH-2.0-OpenSSH", Some(Sniffed::Other)),
+            (b"", None),
+        ] {
+            assert_eq!(Sniffed::by(bytes), sniffed, "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+}

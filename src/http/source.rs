@@ -1,0 +1,245 @@
+//! Where a body comes from, and how it broke off if it did.
+use std::{
+    error::Error,
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use aconite_api::model::How;
+use bytes::Bytes;
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
+
+use super::pool::{Http1, Key, SharedPool};
+use crate::sim::SimBody;
+
+/// Where a body comes from.
+pub(crate) enum Source {
+    /// Bytes that are all here.
+    Full(Option<Bytes>),
+    /// A client, or an HTTP/2 upstream.
+    Incoming(Incoming),
+    /// A client, remembered so that it can be read once more.
+    Tee(Tee),
+    /// An HTTP/1 upstream.
+    Http1(Box<Http1Source>),
+    /// A simulated provider.
+    Simulated(Box<SimBody>),
+}
+
+/// An answer's body together with the connection that it comes on, which goes back to the pool after.
+pub(crate) struct Http1Source {
+    pub(crate) incoming: Incoming,
+    pub(crate) kept: Option<(Box<Http1>, SharedPool, Key)>,
+}
+
+/// A body that ended before its time.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) how: How,
+    /// The code of an HTTP/2 reset.
+    pub(crate) reason: Option<h2::Reason>,
+}
+
+impl Broken {
+    /// Reads hyper's error.
+    pub(crate) fn from_hyper(error: &hyper::Error) -> Self {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+        while let Some(current) = cause {
+            if let Some(h2) = current.downcast_ref::<h2::Error>() {
+                let how = if h2.is_reset() { How::Rst } else { How::Fin };
+                return Self { how, reason: h2.reason() };
+            }
+            if let Some(io) = current.downcast_ref::<io::Error>() {
+                let fin = matches!(io.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe);
+                return Self { how: if fin { How::Fin } else { How::Rst }, reason: None };
+            }
+            cause = current.source();
+        }
+        Self { how: How::Fin, reason: None }
+    }
+}
+
+impl Source {
+    pub(crate) fn http1(incoming: Incoming, kept: Option<(Box<Http1>, SharedPool, Key)>) -> Self {
+        let mut source = Http1Source { incoming, kept };
+        if source.incoming.is_end_stream() {
+            source.give_back();
+        }
+        Self::Http1(Box::new(source))
+    }
+
+    /// The next frame.
+    pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match self {
+            Self::Full(bytes) => {
+                Poll::Ready(bytes.take().filter(|b| !b.is_empty()).map(|b| Ok(Frame::data(b))))
+            }
+            Self::Incoming(incoming) => {
+                let frame = ready!(Pin::new(incoming).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(|error| Broken::from_hyper(&error))))
+            }
+            Self::Tee(tee) => tee.poll_frame(cx),
+            Self::Http1(source) => source.poll_frame(cx),
+            Self::Simulated(body) => {
+                let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})))
+            }
+        }
+    }
+
+    /// Whether nothing more comes, as far as is known without waiting.
+    pub(crate) fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
+            Self::Incoming(incoming) => incoming.is_end_stream(),
+            Self::Tee(tee) => tee.is_end_stream(),
+            Self::Http1(source) => source.incoming.is_end_stream(),
+            Self::Simulated(body) => body.is_end_stream(),
+        }
+    }
+
+    /// How long it is in all, if that is known.
+    pub(crate) fn exact_size(&self) -> Option<u64> {
+        match self {
+            Self::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Self::Incoming(incoming) => incoming.size_hint().exact(),
+            Self::Tee(tee) => tee.exact_size(),
+            Self::Http1(source) => source.incoming.size_hint().exact(),
+            Self::Simulated(body) => body.size_hint().exact(),
+        }
+    }
+}
+
+impl Http1Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let mut frame = Pin::new(&mut self.incoming).poll_frame(cx);
+        if frame.is_pending() {
+            // Asking made the connection willing to read; now it may.
+            if let Some((connection, ..)) = &mut self.kept
+                && connection.drive(cx).is_ready()
+            {
+                self.kept = None;
+            }
+            frame = Pin::new(&mut self.incoming).poll_frame(cx);
+        }
+        match ready!(frame) {
+            Some(Ok(frame)) => {
+                if self.incoming.is_end_stream() {
+                    self.give_back();
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                self.kept = None;
+                Poll::Ready(Some(Err(Broken::from_hyper(&error))))
+            }
+            None => {
+                self.give_back();
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some((connection, pool, key)) = self.kept.take() {
+            pool.give_back(&key, *connection);
+        }
+    }
+}
+
+/// A request's body that remembers what it has given, up to a limit.
+#[derive(Clone)]
+pub(crate) struct Tee {
+    shared: Arc<Mutex<Remembered>>,
+    next: usize,
+}
+
+struct Remembered {
+    incoming: Incoming,
+    frames: Vec<Bytes>,
+    size: usize,
+    /// Everything so far is in `frames`.
+    whole: bool,
+    ended: bool,
+    length: Option<u64>,
+}
+
+impl Tee {
+    /// The most that is remembered, in bytes.
+    pub(crate) const LIMIT: u64 = 1024 * 1024;
+
+    pub(crate) fn new(incoming: Incoming) -> Self {
+        let length = incoming.size_hint().exact();
+        let remembered =
+            Remembered { incoming, frames: Vec::new(), size: 0, whole: true, ended: false, length };
+        Self { shared: Arc::new(Mutex::new(remembered)), next: 0 }
+    }
+
+    /// The same body from its beginning.
+    pub(crate) fn rewound(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), next: 0 }
+    }
+
+    /// Whether it can still be given from its beginning.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lock().whole
+    }
+
+    /// All of it, if all of it has come and is remembered.
+    pub(crate) fn complete(&self) -> Option<Bytes> {
+        let remembered = self.lock();
+        if !remembered.whole || !(remembered.ended || remembered.incoming.is_end_stream()) {
+            return None;
+        }
+        match remembered.frames.as_slice() {
+            [only] => Some(only.clone()),
+            frames => Some(frames.concat().into()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        let remembered = self.lock();
+        self.next >= remembered.frames.len() && (remembered.ended || remembered.incoming.is_end_stream())
+    }
+
+    fn exact_size(&self) -> Option<u64> {
+        self.lock().length
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let mut remembered = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = remembered.frames.get(self.next) {
+            self.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(bytes.clone()))));
+        }
+        if remembered.ended {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut remembered.incoming).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => match frame.data_ref() {
+                Some(bytes) if remembered.whole && remembered.size + bytes.len() <= Self::LIMIT as usize => {
+                    remembered.size += bytes.len();
+                    remembered.frames.push(bytes.clone());
+                    self.next += 1;
+                }
+                // Trailers or too much: it cannot be given again.
+                _ => {
+                    remembered.whole = false;
+                    remembered.frames.clear();
+                    self.next = 0;
+                }
+            },
+            Some(Err(_)) => remembered.whole = false,
+            None => remembered.ended = true,
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(|error| Broken::from_hyper(&error))))
+    }
+}

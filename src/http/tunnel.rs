@@ -1,0 +1,396 @@
+//! CONNECT: tunnels that are opened, and tunnels that are left closed.
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use aconite_toxics::ConnectFault;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use super::{
+    body::Body,
+    client::{FarEnd, Via},
+    dial::dial,
+    forward::{ForwardRules, who_are_you},
+    own_answer::{self, Trouble},
+    server::{Sniffed, handshake, serve_http, serve_plain, sniff, socket},
+    target::{Origin, Target},
+    upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
+};
+use crate::{
+    connection::ConnectionShared,
+    link::ClientIo,
+    proxy::relay,
+    tls::{self, Negotiated as _},
+};
+
+/// A CONNECT request.
+struct Connect {
+    /// Without brackets.
+    host: String,
+    port: u16,
+    headers: HeaderMap,
+    http10: bool,
+}
+
+/// Serves a client of a forward proxy.
+pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules) {
+    let proxy = &connection.proxy;
+    loop {
+        match sniff_connect(&stream, proxy.idle_timeout).await {
+            Some(true) => {}
+            Some(false) => return serve_plain(stream, connection, Via::Forward, false).await,
+            None => return,
+        }
+        let head = tokio::time::timeout(proxy.header_timeout, read_head(&mut stream)).await;
+        let connect = match head {
+            Ok(Ok(head)) => parse(&head),
+            Ok(Err(trouble)) => Err(trouble),
+            Err(_) => Err(Some(Trouble::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "head_timeout",
+                "the request's head took too long",
+            ))),
+        };
+        let connect = match connect {
+            Ok(connect) => connect,
+            Err(trouble) => {
+                if let Some(trouble) = trouble {
+                    write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
+                }
+                return;
+            }
+        };
+        if rules.admits(&connect.headers) {
+            return tunnel(stream, connection, rules, connect).await;
+        }
+        write_answer(&mut stream, who_are_you()).await;
+        if connect.http10 {
+            return;
+        }
+    }
+}
+
+/// Whether the next request is CONNECT; `None` if there is none.
+async fn sniff_connect(stream: &TcpStream, patience: Duration) -> Option<bool> {
+    const CONNECT: &[u8] = b"CONNECT ";
+    let looking = async {
+        let mut bytes = [0; CONNECT.len()];
+        let mut before = 0;
+        loop {
+            let count = stream.peek(&mut bytes).await.ok().filter(|count| *count > 0)?;
+            let seen = bytes.get(..count)?;
+            if !CONNECT.starts_with(seen) || seen == CONNECT {
+                return Some(seen == CONNECT);
+            }
+            if count == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            before = count;
+        }
+    };
+    tokio::time::timeout(patience, looking).await.ok()?
+}
+
+/// Reads a head and not a byte more: what follows belongs to the tunnel.
+async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
+    const END: &[u8] = b"\r\n\r\n";
+    let mut head = Vec::new();
+    let mut seen = [0; 4096];
+    loop {
+        let count = stream.peek(&mut seen).await.map_err(|_| None)?;
+        if count == 0 {
+            return Err(None);
+        }
+        let start = head.len().saturating_sub(END.len() - 1);
+        let before = head.len();
+        head.extend_from_slice(seen.get(..count).unwrap_or_default());
+        let end =
+            memchr::memmem::find(head.get(start..).unwrap_or_default(), END).map(|at| start + at + END.len());
+        let taken = end.map_or(count, |end| end - before);
+        stream.read_exact(seen.get_mut(..taken).unwrap_or_default()).await.map_err(|_| None)?;
+        if let Some(end) = end {
+            head.truncate(end);
+            return Ok(head);
+        }
+        if head.len() > MAX_HEADER_SECTION {
+            let text = "the request's head is larger than 256 KiB";
+            return Err(Some(Trouble::new(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "head_too_large",
+                text,
+            )));
+        }
+    }
+}
+
+fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
+    let bad = |text: String| Some(Trouble::new(StatusCode::BAD_REQUEST, "bad_connect", text));
+    let mut slots = vec![httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut request = httparse::Request::new(&mut slots);
+    request.parse(head).map_err(|error| bad(format!("the CONNECT request cannot be read: {error}")))?;
+    let target = request.path.unwrap_or_default();
+    let (host, port) = authority(target).ok_or_else(|| bad(format!("`{target}` is no host:port")))?;
+    let mut headers = HeaderMap::new();
+    for header in request.headers.iter() {
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::from_bytes(header.name.as_bytes()), HeaderValue::from_bytes(header.value))
+        {
+            headers.append(name, value);
+        }
+    }
+    Ok(Connect { host, port, headers, http10: request.version == Some(0) })
+}
+
+/// Host and port. An IPv6 address may come without brackets: the last colon is the port's.
+fn authority(target: &str) -> Option<(String, u16)> {
+    let (host, port) = target.rsplit_once(':')?;
+    let port = port.parse().ok()?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let host = match bare {
+        Some(bare) => bare,
+        None if host.contains(':') => host.parse::<std::net::Ipv6Addr>().ok().map(|_| host)?,
+        None => host,
+    };
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte) || byte >= 0x80;
+    (!host.is_empty() && host.bytes().all(allowed)).then(|| (host.to_ascii_lowercase(), port))
+}
+
+async fn tunnel(
+    mut stream: TcpStream,
+    connection: &Arc<ConnectionShared>,
+    rules: &ForwardRules,
+    connect: Connect,
+) {
+    let Connect { host, port, .. } = connect;
+    connection.leads_to(Origin::new(true, &host, port));
+    if let Some(trouble) = spoiled(connection, &host).await {
+        return write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
+    }
+    let mapped = rules.target(&host, port);
+    // An address says nothing: the TLS server name may.
+    if mapped.is_some() || rules.intercepts(&host) || host.parse::<IpAddr>().is_ok() {
+        if stream.write_all(ESTABLISHED).await.is_ok() {
+            open(stream, connection, rules, host, port, mapped).await;
+        }
+        return;
+    }
+    if let Some(upstream) = reach(&mut stream, connection, &host, port).await
+        && stream.write_all(ESTABLISHED).await.is_ok()
+    {
+        relay(stream, upstream, connection).await;
+    }
+}
+
+const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// Looks into a tunnel, and serves what it carries if that can be read.
+async fn open(
+    stream: TcpStream,
+    connection: &Arc<ConnectionShared>,
+    rules: &ForwardRules,
+    host: String,
+    port: u16,
+    mapped: Option<Arc<Target>>,
+) {
+    let proxy = &connection.proxy;
+    let intercepted = mapped.is_some() || rules.intercepts(&host);
+    let end = |name: Option<&str>, tls: bool| {
+        let named = name.and_then(|name| rules.target(name, port));
+        let origin = Origin::new(tls, &host, port).named(name);
+        let server = || Arc::new(Target::Server { origin, prefix: String::new() });
+        Arc::new(FarEnd {
+            host: name.unwrap_or(&host).to_owned(),
+            connect_host: host.clone(),
+            port,
+            target: named.or_else(|| mapped.clone()).unwrap_or_else(server),
+        })
+    };
+    match sniff(&stream, proxy.idle_timeout).await {
+        Some(Sniffed::Tls) => {
+            let name = if intercepted { None } else { server_name(&stream, proxy.header_timeout).await };
+            if intercepted
+                || name.is_some_and(|name| rules.intercepts(&name) || rules.target(&name, port).is_some())
+            {
+                terminate(stream, connection, &host, end).await;
+            } else {
+                blind(stream, connection, &host, port).await;
+            }
+        }
+        Some(Sniffed::Http1) if intercepted => {
+            serve_plain(stream, connection, Via::Tunnel(end(None, false)), false).await;
+        }
+        Some(Sniffed::Http2) if intercepted => {
+            serve_plain(stream, connection, Via::Tunnel(end(None, false)), true).await;
+        }
+        Some(_) => blind(stream, connection, &host, port).await,
+        None => {}
+    }
+}
+
+/// Ends the client's TLS here, with a certificate for the name that it asks for.
+async fn terminate(
+    stream: TcpStream,
+    connection: &Arc<ConnectionShared>,
+    host: &str,
+    end: impl Fn(Option<&str>, bool) -> Arc<FarEnd>,
+) {
+    let proxy = &connection.proxy;
+    let (socket, control) = socket(stream, connection);
+    let hello = match proxy.terminator.hello(socket, host, proxy.header_timeout).await {
+        Ok(hello) => hello,
+        Err(error) => return tracing::debug!(proxy = %proxy.name, host, %error, "no TLS handshake"),
+    };
+    let end = end(hello.server_name(), true);
+    let leaf = match proxy.authority.leaf(&end.host) {
+        Ok(leaf) => leaf,
+        Err(error) => return tracing::warn!(proxy = %proxy.name, host, %error, "no certificate can be made"),
+    };
+    // What is offered to the client is what the upstream speaks, so that gRPC finds HTTP/2 on both sides.
+    let http2 = hello.offers(tls::ALPN_H2)
+        && match &*end.target {
+            Target::Simulated { .. } => true,
+            Target::Server { origin, .. } => proxy.upstreams.speaks_http2(origin).await.unwrap_or(false),
+        };
+    let alpn: &[&[u8]] = if http2 { &[tls::ALPN_H2, tls::ALPN_HTTP1] } else { &[tls::ALPN_HTTP1] };
+    let Some(stream) = handshake(hello, alpn, leaf, connection).await else { return };
+    let http2 = stream.is_h2();
+    serve_http(ClientIo::tls(stream, control.clone()), control, connection, Via::Tunnel(end), http2).await;
+}
+
+/// Joins the client with the host that it asked for, and looks at nothing.
+async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, host: &str, port: u16) {
+    if let Some(upstream) = dialled(connection, host, port).await.ok() {
+        relay(stream, upstream, connection).await;
+    } else {
+        // The tunnel is already said to be there: all that can be done is to close it.
+        let _ = stream.shutdown().await;
+    }
+}
+
+async fn dialled(connection: &ConnectionShared, host: &str, port: u16) -> Result<TcpStream, Trouble> {
+    let upstreams = &connection.proxy.upstreams;
+    dial(host, port, upstreams.connect_timeout, upstreams.own).await.map_err(|error| {
+        tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
+        Trouble::new(error.status(), error.code(), error.to_string())
+    })
+}
+
+async fn reach(
+    stream: &mut TcpStream,
+    connection: &ConnectionShared,
+    host: &str,
+    port: u16,
+) -> Option<TcpStream> {
+    match dialled(connection, host, port).await {
+        Ok(upstream) => Some(upstream),
+        Err(trouble) => {
+            write_answer(stream, own_answer::refusal(&trouble.closing())).await;
+            None
+        }
+    }
+}
+
+/// The TLS server name in the ClientHello that waits to be read.
+async fn server_name(stream: &TcpStream, patience: Duration) -> Option<String> {
+    // A ClientHello fits into one record (RFC 8446, section 5.1).
+    let mut bytes = vec![0; 16 * 1024 + 5];
+    let looking = async {
+        let mut before = 0;
+        loop {
+            let count = stream.peek(&mut bytes).await.ok().filter(|count| *count > 0)?;
+            let mut acceptor = rustls::server::Acceptor::default();
+            acceptor.read_tls(&mut bytes.get(..count)?).ok()?;
+            match acceptor.accept() {
+                Ok(Some(accepted)) => return accepted.client_hello().server_name().map(str::to_owned),
+                Ok(None) if count < bytes.len() => {}
+                _ => return None,
+            }
+            if count == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            before = count;
+        }
+    };
+    tokio::time::timeout(patience, looking).await.ok()?
+}
+
+/// A toxic keeps the tunnel from being made.
+async fn spoiled(connection: &ConnectionShared, host: &str) -> Option<Trouble> {
+    use ConnectFault::{Blackhole, DnsNxdomain, DnsTimeout, Refuse};
+    let fault =
+        connection.connect_fault(|fault| matches!(fault, Refuse | Blackhole | DnsNxdomain | DnsTimeout))?;
+    let limit = connection.proxy.upstreams.connect_timeout;
+    Some(match fault {
+        Refuse => {
+            let text = format!("cannot connect to {host}: connection refused");
+            Trouble::new(StatusCode::BAD_GATEWAY, "upstream_connect", text)
+        }
+        DnsNxdomain => Trouble::new(
+            StatusCode::BAD_GATEWAY,
+            "upstream_dns",
+            format!("no address for `{host}`: no such host"),
+        ),
+        _ => {
+            tokio::time::sleep(limit).await;
+            let text = format!("no connection to `{host}` within {} ms", limit.as_millis());
+            Trouble::new(StatusCode::GATEWAY_TIMEOUT, "upstream_connect_timeout", text)
+        }
+    })
+}
+
+/// Writes a small answer by hand: there is no HTTP connection yet.
+async fn write_answer(stream: &mut TcpStream, answer: Response<Body>) {
+    let (head, body) = answer.into_parts();
+    let mut text = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
+    for (name, value) in &head.headers {
+        text.extend_from_slice(name.as_str().as_bytes());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"\r\n");
+    if let Ok(body) = body.collect().await {
+        text.extend_from_slice(&body.to_bytes());
+    }
+    // A client that has left needs no answer.
+    let _ = stream.write_all(&text).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prx_07_addresses_come_with_and_without_brackets() {
+        for (target, host, port) in [
+            ("api.test:443", "api.test", 443),
+            ("API.test:8443", "api.test", 8443),
+            ("2001:db8::1:443", "2001:db8::1", 443),
+            ("[2001:db8::1]:443", "2001:db8::1", 443),
+            ("[::ffff:127.0.0.1]:443", "::ffff:127.0.0.1", 443),
+            ("[fe80::1%25eth0]:443", "fe80::1%25eth0", 443),
+            ("203.0.113.9:8443", "203.0.113.9", 8443),
+            ("xn--xgs754b.example.test:443", "xn--xgs754b.example.test", 443),
+        ] {
+            assert_eq!(authority(target), Some((host.to_owned(), port)), "{target}");
+        }
+        for target in
+            ["", "api.test", ":443", "api.test:", "api.test:99999", "a b:1", "u@h:1", "a:b:c:1", "/x:1"]
+        {
+            assert_eq!(authority(target), None, "{target}");
+        }
+    }
+
+    #[test]
+    fn http_31_unusual_connects_are_read() {
+        let old = b"CONNECT api.example.test:443 HTTP/1.0\r\nProxy-Authorization: Basic x\r\n\r\n";
+        let connect = parse(old).map_err(drop).unwrap();
+        assert!(connect.http10);
+        assert_eq!((connect.host.as_str(), connect.port), ("api.example.test", 443));
+        let undici = b"CONNECT api.example.test:443 HTTP/1.1\r\nhost: api.example.test\r\nconnection: close\r\nproxy-connection: keep-alive\r\n\r\n";
+        assert!(!parse(undici).map_err(drop).unwrap().http10);
+    }
+}

@@ -1,0 +1,315 @@
+//! Asking upstreams: connections, protocol, and the one repetition that is safe.
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+    time::Duration,
+};
+
+use http::{Request, Response, StatusCode, Version};
+use hyper::{
+    body::Incoming,
+    client::conn::{http1, http2},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use thiserror::Error;
+
+use super::{
+    body::{Again, Body, Source},
+    dial::{DialError, dial},
+    pool::{Connection, Http1, Key, SharedPool},
+    target::Origin,
+    upstream_io::UpstreamIo,
+};
+use crate::tls;
+
+/// How upstreams are reached by one proxy.
+#[derive(Clone)]
+pub(crate) struct Upstreams {
+    pub(crate) pool: SharedPool,
+    /// TLS as the proxy's settings have it; its number keeps identities apart.
+    pub(crate) connector: Arc<tls::connect::Connector>,
+    pub(crate) identity: usize,
+    pub(crate) connect_timeout: Duration,
+    /// The proxy's own listener, which no connection may lead back to.
+    pub(crate) own: Option<SocketAddr>,
+}
+
+/// Why an upstream gave no answer.
+#[derive(Debug, Error)]
+pub(crate) enum UpstreamError {
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    #[error("TLS with {origin} failed: {source}")]
+    Tls { origin: Origin, source: tls::connect::ConnectError },
+    #[error("no answer from {origin}: {source}")]
+    Broken { origin: Origin, source: hyper::Error },
+}
+
+impl UpstreamError {
+    /// The status of the proxy's own answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Dial(error) => error.status(),
+            Self::Tls { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
+        }
+    }
+
+    /// A word for `x-aconite-error` and the journal.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::Dial(error) => error.code(),
+            Self::Tls { .. } => "upstream_tls",
+            Self::Broken { .. } => "upstream_broken",
+        }
+    }
+}
+
+/// An answer, and how it was come by.
+pub(crate) struct Answer {
+    pub(crate) response: Response<Source>,
+    /// How often a kept connection turned out to be dead before.
+    pub(crate) stale: u32,
+}
+
+impl Upstreams {
+    /// Sends a request. If a kept connection dies without a byte of an answer, a request that can
+    /// be sent again is, once, on a new connection (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
+    ///
+    /// # Errors
+    /// If there is no connection, or no answer on it.
+    pub(crate) async fn send(
+        &self,
+        origin: &Origin,
+        build: impl Fn(bool) -> Request<()>,
+        mut body: Body,
+    ) -> Result<Answer, UpstreamError> {
+        let key = self.key(origin);
+        let mut stale = 0;
+        if let Some(connection) = self.pool.take(&key) {
+            let again = body.again();
+            match self.send_on(connection, &key, &build, body).await {
+                Ok(response) => return Ok(Answer { response, stale }),
+                Err(Failure { unsent: Some(unsent), .. }) => body = *unsent,
+                Err(failure) => match again.filter(|_| failure.nothing_came).and_then(Again::body) {
+                    Some(again) => body = again,
+                    None => return Err(failure.into_error(origin)),
+                },
+            }
+            stale = 1;
+        }
+        let connection = self.connect(origin, &key).await?;
+        match self.send_on(connection, &key, &build, body).await {
+            Ok(response) => Ok(Answer { response, stale }),
+            Err(failure) => Err(failure.into_error(origin)),
+        }
+    }
+
+    /// Whether the upstream speaks HTTP/2, found out by connecting if need be; the connection is kept.
+    ///
+    /// # Errors
+    /// If there is no connection.
+    pub(crate) async fn speaks_http2(&self, origin: &Origin) -> Result<bool, UpstreamError> {
+        let key = self.key(origin);
+        if let Some(known) = self.pool.speaks_http2(&key) {
+            return Ok(known);
+        }
+        Ok(match self.connect(origin, &key).await? {
+            Connection::Http1(connection) => {
+                self.pool.keep_fresh(&key, *connection);
+                false
+            }
+            Connection::Http2(_) => true,
+        })
+    }
+
+    fn key(&self, origin: &Origin) -> Key {
+        Key { origin: origin.clone(), identity: self.identity }
+    }
+
+    async fn connect(&self, origin: &Origin, key: &Key) -> Result<Connection, UpstreamError> {
+        let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
+        if !origin.tls {
+            return self.handshake_http1(UpstreamIo::plain(stream), origin).await;
+        }
+        let handshake = self.connector.connect(
+            stream,
+            origin.server_name.as_ref().unwrap_or(&origin.host),
+            &[b"h2", b"http/1.1"],
+        );
+        let tls = tokio::time::timeout(self.connect_timeout, handshake)
+            .await
+            .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit: self.connect_timeout })?;
+        let tls = tls.map_err(|source| UpstreamError::Tls { origin: origin.clone(), source })?;
+        let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+        let io = UpstreamIo::tls(tls);
+        if http2 {
+            self.handshake_http2(io, origin, key).await
+        } else {
+            self.handshake_http1(io, origin).await
+        }
+    }
+
+    /// An HTTP/2 connection without TLS, for a client that speaks it with prior knowledge (gRPC).
+    ///
+    /// # Errors
+    /// If there is no connection.
+    pub(crate) async fn connect_h2c(&self, origin: &Origin) -> Result<Connection, UpstreamError> {
+        let key = self.key(origin);
+        if let Some(connection @ Connection::Http2(_)) = self.pool.take(&key) {
+            return Ok(connection);
+        }
+        let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
+        self.handshake_http2(UpstreamIo::plain(stream), origin, &key).await
+    }
+
+    /// Sends on an HTTP/2 connection without TLS.
+    ///
+    /// # Errors
+    /// If there is no connection, or no answer on it.
+    pub(crate) async fn send_h2c(
+        &self,
+        origin: &Origin,
+        build: impl Fn(bool) -> Request<()>,
+        body: Body,
+    ) -> Result<Answer, UpstreamError> {
+        let connection = self.connect_h2c(origin).await?;
+        match self.send_on(connection, &self.key(origin), &build, body).await {
+            Ok(response) => Ok(Answer { response, stale: 0 }),
+            Err(failure) => Err(failure.into_error(origin)),
+        }
+    }
+
+    async fn handshake_http1(&self, io: UpstreamIo, origin: &Origin) -> Result<Connection, UpstreamError> {
+        let read = io.read_counter();
+        let (sender, connection) = http1::Builder::new()
+            .preserve_header_case(true)
+            .max_header_size(MAX_HEADER_SECTION)
+            .max_headers(MAX_HEADERS)
+            .handshake(TokioIo::new(io))
+            .await
+            .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
+        let driver = Box::pin(connection.with_upgrades());
+        Ok(Connection::Http1(Box::new(Http1 { sender, driver, reused: false, read })))
+    }
+
+    async fn handshake_http2(
+        &self,
+        io: UpstreamIo,
+        origin: &Origin,
+        key: &Key,
+    ) -> Result<Connection, UpstreamError> {
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .adaptive_window(true)
+            .max_header_list_size(MAX_HEADER_SECTION as u32)
+            .handshake(TokioIo::new(io))
+            .await
+            .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
+        // Ends when the last sender is gone or the upstream closes.
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
+            }
+        });
+        self.pool.share(key, sender.clone());
+        Ok(Connection::Http2(sender))
+    }
+
+    async fn send_on(
+        &self,
+        connection: Connection,
+        key: &Key,
+        build: &impl Fn(bool) -> Request<()>,
+        body: Body,
+    ) -> Result<Response<Source>, Failure> {
+        match connection {
+            Connection::Http2(mut sender) => {
+                let mut request = build(true).map(|()| body);
+                *request.version_mut() = Version::HTTP_2;
+                let response = sender.try_send_request(request).await.map_err(|mut failed| Failure {
+                    unsent: failed.take_message().map(|request| Box::new(request.into_body())),
+                    nothing_came: false,
+                    source: failed.into_error(),
+                })?;
+                Ok(response.map(Source::Incoming))
+            }
+            Connection::Http1(connection) => {
+                self.send_http1(connection, key, build(false).map(|()| body)).await
+            }
+        }
+    }
+
+    /// Drives the connection until the answer's head is there.
+    async fn send_http1(
+        &self,
+        mut connection: Box<Http1>,
+        key: &Key,
+        request: Request<Body>,
+    ) -> Result<Response<Source>, Failure> {
+        let before = connection.read.load(Relaxed);
+        let outcome = {
+            let mut answer = pin!(connection.sender.try_send_request(request));
+            let driver = &mut connection.driver;
+            let mut driving = true;
+            poll_fn(|cx| {
+                if driving && Pin::new(&mut *driver).poll(cx).is_ready() {
+                    driving = false;
+                }
+                match answer.as_mut().poll(cx) {
+                    // The connection is over and will wake nobody; the answer's channel is closed too.
+                    Poll::Pending if !driving => answer.as_mut().poll(cx),
+                    other => other,
+                }
+            })
+            .await
+            .map(|response| (response, driving))
+        };
+        match outcome {
+            Ok((response, driving)) => {
+                let kept = driving.then(|| (connection, Arc::clone(&self.pool), key.clone()));
+                Ok(response.map(|incoming| Source::http1(incoming, kept)))
+            }
+            Err(mut failed) => Err(Failure {
+                unsent: failed.take_message().map(|request| Box::new(request.into_body())),
+                nothing_came: connection.reused && connection.read.load(Relaxed) == before,
+                source: failed.into_error(),
+            }),
+        }
+    }
+}
+
+/// The largest header section, in bytes, and the most headers, in either direction.
+pub(crate) const MAX_HEADER_SECTION: usize = 256 * 1024;
+pub(crate) const MAX_HEADERS: usize = 1_000;
+
+struct Failure {
+    /// The request's body, if nothing of the request was sent.
+    unsent: Option<Box<Body>>,
+    /// The connection had been used before, and not a byte came for this request.
+    nothing_came: bool,
+    source: hyper::Error,
+}
+
+impl Failure {
+    fn into_error(self, origin: &Origin) -> UpstreamError {
+        UpstreamError::Broken { origin: origin.clone(), source: self.source }
+    }
+}
+
+/// Both halves of an upgraded connection: what the upstream becomes after its `101`.
+pub(crate) async fn upgraded(
+    response: &mut Response<Incoming>,
+    mut connection: Box<Http1>,
+) -> Result<hyper::upgrade::Upgraded, hyper::Error> {
+    let mut upgrade = pin!(hyper::upgrade::on(response));
+    let mut driving = true;
+    poll_fn(|cx| {
+        if driving && connection.driver.as_mut().poll(cx).is_ready() {
+            driving = false;
+        }
+        upgrade.as_mut().poll(cx)
+    })
+    .await
+}

@@ -1,0 +1,148 @@
+//! The journal: what passed, what struck it, how it ended.
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use aconite_api::model::{Exchange, ExchangeFilter, Happening};
+use tokio::sync::{broadcast, watch};
+
+/// Exchanges that the journal keeps.
+const CAPACITY: usize = 10_000;
+
+/// A bounded ring of exchanges, oldest first, those in flight too.
+pub(crate) struct Journal {
+    ring: Mutex<VecDeque<Arc<Record>>>,
+    numbers: AtomicU64,
+    in_flight: watch::Sender<u64>,
+    feed: broadcast::Sender<Happening>,
+    log: Option<tokio::sync::mpsc::Sender<String>>,
+}
+
+/// One exchange, from its head to its end.
+pub(crate) struct Record {
+    pub(crate) id: u64,
+    entry: Mutex<Exchange>,
+}
+
+impl Record {
+    /// Writes something down.
+    pub(crate) fn note(&self, write: impl FnOnce(&mut Exchange)) {
+        write(&mut lock(&self.entry));
+    }
+
+    pub(crate) fn copy(&self) -> Exchange {
+        lock(&self.entry).clone()
+    }
+}
+
+impl Journal {
+    /// An empty one; what ends is written to `log` too, a JSON line each.
+    pub(crate) fn new(log: Option<tokio::sync::mpsc::Sender<String>>) -> Self {
+        Self {
+            ring: Mutex::default(),
+            numbers: AtomicU64::new(1),
+            in_flight: watch::channel(0).0,
+            feed: broadcast::channel(1_024).0,
+            log,
+        }
+    }
+
+    /// Begins an exchange.
+    pub(crate) fn begin(&self, entry: Exchange) -> Arc<Record> {
+        let id = self.numbers.fetch_add(1, Relaxed);
+        let record = Arc::new(Record { id, entry: Mutex::new(Exchange { id, ..entry }) });
+        let mut ring = lock(&self.ring);
+        if ring.len() == CAPACITY {
+            ring.pop_front();
+        }
+        ring.push_back(Arc::clone(&record));
+        drop(ring);
+        self.in_flight.send_modify(|count| *count += 1);
+        record
+    }
+
+    /// An exchange has ended, and its record is complete.
+    pub(crate) fn end(&self, record: &Record) {
+        if let Some(log) = &self.log
+            && let Ok(line) = serde_json::to_string(&record.copy())
+            && log.try_send(line).is_err()
+        {
+            tracing::warn!("the journal file cannot keep up: a line is lost");
+        }
+        self.in_flight.send_modify(|count| *count -= 1);
+    }
+
+    /// The exchanges that fit, oldest first, and the cursor that follows the last of them.
+    pub(crate) fn list(&self, filter: &ExchangeFilter) -> (Vec<Exchange>, u64) {
+        let since = filter.since.unwrap_or(0);
+        let records: Vec<_> = lock(&self.ring).iter().filter(|record| record.id > since).cloned().collect();
+        let mut next = records.last().map_or(since, |record| record.id);
+        let limit = filter.limit.unwrap_or(1_000);
+        let mut found = Vec::new();
+        for record in &records {
+            let entry = record.copy();
+            if !fits(&entry, filter) {
+                continue;
+            }
+            found.push(entry);
+            if found.len() >= limit {
+                next = record.id;
+                break;
+            }
+        }
+        (found, next)
+    }
+
+    pub(crate) fn get(&self, id: u64) -> Option<Exchange> {
+        lock(&self.ring).iter().find(|record| record.id == id).map(|record| record.copy())
+    }
+
+    pub(crate) fn clear(&self) {
+        lock(&self.ring).clear();
+    }
+
+    /// Comes back when nothing is in flight.
+    pub(crate) async fn settled(&self) {
+        // The sender lives as long as `self`: the wait cannot fail.
+        let _ = self.in_flight.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// How many exchanges are in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        *self.in_flight.borrow()
+    }
+
+    /// Tells those who listen, if anybody does.
+    pub(crate) fn tell(&self, event: &'static str, detail: impl FnOnce() -> serde_json::Value) {
+        if self.feed.receiver_count() > 0 {
+            // No receiver any more is no failure.
+            let _ = self.feed.send(Happening { event, at: now(), detail: detail() });
+        }
+    }
+
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<Happening> {
+        self.feed.subscribe()
+    }
+}
+
+/// The time, RFC 3339, UTC.
+pub(crate) fn now() -> String {
+    format!("{:.6}", jiff::Timestamp::now())
+}
+
+fn fits(entry: &Exchange, filter: &ExchangeFilter) -> bool {
+    filter.proxy.as_ref().is_none_or(|proxy| *proxy == entry.proxy)
+        && filter.path.as_ref().is_none_or(|path| entry.path.contains(path.as_str()))
+        && filter.status.is_none_or(|status| entry.status == Some(status))
+        && filter.toxic.as_ref().is_none_or(|toxic| entry.toxics.iter().any(|strike| strike.name == *toxic))
+        && filter.test_id.as_ref().is_none_or(|test| entry.test_id.as_ref() == Some(test))
+}
+
+/// Nothing here panics while it holds a lock; if something did, the data is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

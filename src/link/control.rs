@@ -1,0 +1,106 @@
+//! How the HTTP layer speaks to the socket beneath it, which hyper owns.
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, Ordering},
+    },
+    task::Waker,
+};
+
+use atomic_waker::AtomicWaker;
+use tokio::sync::Notify;
+
+/// Orders for a client's connection, and news of it. Clones speak of the same connection.
+#[derive(Clone)]
+pub struct SocketControl(Arc<Shared>);
+
+struct Shared {
+    order: AtomicU8,
+    /// Whoever drives the socket.
+    driver: AtomicWaker,
+    left: AtomicBool,
+    leaving: Notify,
+}
+
+/// An ending that the HTTP layer has ordered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Order {
+    Fin,
+    Reset,
+}
+
+const NO_ORDER: u8 = 0;
+const FIN: u8 = 1;
+const RESET: u8 = 2;
+
+impl SocketControl {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Shared {
+            order: AtomicU8::new(NO_ORDER),
+            driver: AtomicWaker::new(),
+            left: AtomicBool::new(false),
+            leaving: Notify::new(),
+        }))
+    }
+
+    /// Closes the connection by FIN once everything that hyper has been given is sent; over TLS a
+    /// `close_notify` goes first. To be called when hyper gets nothing more to send.
+    pub fn fin_after_flush(&self) {
+        // A reset that was ordered stays one.
+        let _ = self.0.order.compare_exchange(NO_ORDER, FIN, Ordering::Release, Ordering::Relaxed);
+        self.0.driver.wake();
+    }
+
+    /// Breaks the connection by RST as soon as what hyper has been given was handed to the kernel.
+    /// To be called when hyper gets nothing more to send.
+    ///
+    /// A client that takes nothing for a second is reset without its rest.
+    pub fn reset(&self) {
+        self.0.order.store(RESET, Ordering::Release);
+        self.0.driver.wake();
+    }
+
+    /// Whether the client has closed its side, or broken the connection.
+    pub fn is_closed_by_peer(&self) -> bool {
+        self.0.left.load(Ordering::Acquire)
+    }
+
+    /// Comes back when the client has closed its side, or broken the connection, even while nobody reads
+    /// from it. It is found out while hyper polls the connection, as it does for every byte that moves.
+    pub async fn closed_by_peer(&self) {
+        let leaving = self.0.leaving.notified();
+        let mut leaving = std::pin::pin!(leaving);
+        leaving.as_mut().enable();
+        if !self.is_closed_by_peer() {
+            leaving.await;
+        }
+    }
+
+    pub(super) fn order(&self) -> Option<Order> {
+        match self.0.order.load(Ordering::Acquire) {
+            FIN => Some(Order::Fin),
+            RESET => Some(Order::Reset),
+            _ => None,
+        }
+    }
+
+    pub(super) fn driven_by(&self, waker: &Waker) {
+        self.0.driver.register(waker);
+    }
+
+    pub(super) fn peer_has_closed(&self) {
+        if !self.0.left.swap(true, Ordering::AcqRel) {
+            self.0.leaving.notify_waiters();
+        }
+    }
+}
+
+impl fmt::Debug for SocketControl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SocketControl")
+            .field("order", &self.order())
+            .field("closed_by_peer", &self.is_closed_by_peer())
+            .finish()
+    }
+}

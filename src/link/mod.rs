@@ -1,0 +1,42 @@
+//! One direction of one stream of bytes, and the toxics on it: sockets and HTTP bodies alike.
+mod client_io;
+mod control;
+mod counters;
+mod ending;
+mod flow;
+mod lane;
+mod socket;
+mod splice;
+mod tcp;
+#[cfg(test)]
+mod testing;
+mod timer;
+
+pub use client_io::ClientIo;
+pub use control::SocketControl;
+pub use counters::{Counters, Traffic};
+pub use ending::{Ending, How, Side};
+pub use lane::Lane;
+pub use socket::ToxicSocket;
+pub use tcp::relay;
+pub use timer::Timer;
+
+use aconite_toxics::{Report, StageId, StreamFilter};
+use bytes::Bytes;
+
+/// Decides which toxics act on a stream of bytes, now and after every change.
+///
+/// The link asks; whoever knows proxies, matches and budgets answers.
+pub trait Governor: Send {
+    /// Comes back ready when the toxics may have changed since [`wanted`](Self::wanted) was last asked.
+    fn poll_changed(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<()>;
+
+    /// The toxics that act on the stream, in order.
+    fn wanted(&mut self) -> Vec<StageId>;
+
+    /// Starts one of them; `None` if it has nothing to do here.
+    fn start(&mut self, id: StageId) -> Option<Box<dyn StreamFilter<Bytes>>>;
+
+    /// One of them has something to say for the record.
+    fn report(&mut self, id: StageId, report: Report);
+}

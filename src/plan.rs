@@ -1,0 +1,402 @@
+//! From specs to "which toxics strike this connection or exchange": match, budget, toxicity, dice.
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use aconite_toxics::{
+    Budget, Catalogue, ConnectFault, Dice, Direction, Instance, Level, Matcher, RequestFacts, Scope,
+    SpecError, StageId, Start, ToxicSpec,
+};
+use tokio::{sync::watch, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// A toxic on a proxy, read and ready, with its counters.
+pub(crate) struct Armed {
+    /// Which one, and which revision of its attributes.
+    pub(crate) id: StageId,
+    /// As configured, with all defaults filled in.
+    pub(crate) spec: ToxicSpec,
+    pub(crate) level: Level,
+    /// How it spoils the making of a connection, if that is what it does.
+    pub(crate) connect: Option<ConnectFault>,
+    documents_too: bool,
+    start: Arc<dyn Start>,
+    matcher: Matcher,
+    added: Instant,
+    uses: Arc<Uses>,
+}
+
+/// What a toxic's budget has counted. Survives a change of its attributes.
+#[derive(Default)]
+struct Uses {
+    seen: AtomicU64,
+    struck: AtomicU64,
+    active: AtomicU64,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+impl Armed {
+    /// Reads a spec.
+    ///
+    /// # Errors
+    /// If it does not hold.
+    pub(crate) fn new(spec: ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
+        let spec = catalogue.resolve(&spec).named();
+        let definition = catalogue.definition(&spec.kind)?;
+        let start = catalogue.parse(&spec)?;
+        let matcher = Matcher::compile(&spec.matching.clone().unwrap_or_default())?;
+        let connect = match definition.level {
+            Level::Connect => match start.start(&Scope::default(), Dice::new(0, "", "", 0)) {
+                Instance::Connect(fault) => Some(fault),
+                _ => None,
+            },
+            _ => None,
+        };
+        Ok(Self {
+            connect,
+            id: StageId { toxic: NUMBERS.fetch_add(1, Relaxed), revision: 0 },
+            level: definition.level,
+            documents_too: definition.documents_too,
+            spec: ToxicSpec { attributes: start.attributes(), ..spec },
+            start,
+            matcher,
+            added: Instant::now(),
+            uses: Arc::default(),
+        })
+    }
+
+    /// The same toxic with another spec: it keeps its place, its counters and its age.
+    ///
+    /// # Errors
+    /// If the spec does not hold.
+    pub(crate) fn changed(&self, spec: ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
+        let changed = Self::new(spec, catalogue)?;
+        let same = changed.spec.attributes == self.spec.attributes;
+        let revision = if same { self.id.revision } else { self.id.revision + 1 };
+        let id = StageId { toxic: self.id.toxic, revision };
+        let added = if changed.spec.window == self.spec.window { self.added } else { changed.added };
+        Ok(Self { id, added, uses: Arc::clone(&self.uses), ..changed })
+    }
+
+    /// Whether its window is open, and when that changes.
+    fn window(&self, now: Instant) -> (bool, Option<Instant>) {
+        let Some(window) = self.spec.window else { return (true, None) };
+        let opens = self.added + window.after.map_or(Duration::ZERO, Duration::from);
+        let closes = window.duration.map(|duration| opens + Duration::from(duration));
+        match closes {
+            _ if now < opens => (false, Some(opens)),
+            Some(closes) if now < closes => (true, Some(closes)),
+            Some(_) => (false, None),
+            None => (true, None),
+        }
+    }
+
+    /// Whether the toxic acts on bodies of events or whole documents.
+    pub(crate) fn acts_on(&self, level: Level) -> bool {
+        self.level == level || (self.documents_too && level == Level::Document)
+    }
+
+    pub(crate) fn start(&self, scope: &Scope, dice: Dice) -> Instance {
+        self.start.start(scope, dice)
+    }
+}
+
+/// The toxics of a proxy that may strike now: enabled, in their window, and not switched off.
+pub(crate) struct Plan {
+    pub(crate) proxy: Arc<str>,
+    pub(crate) seed: u64,
+    /// At most one toxic per exchange.
+    pub(crate) exclusive: bool,
+    /// In the order in which data meets them.
+    pub(crate) toxics: Vec<Arc<Armed>>,
+    /// Whether a toxic's match reads request bodies.
+    pub(crate) reads_requests: bool,
+    /// Whether anything but byte toxics is there.
+    pub(crate) strikes_messages: bool,
+}
+
+impl Plan {
+    /// The plan at a moment, and when it changes by itself.
+    pub(crate) fn at(
+        now: Instant,
+        proxy: Arc<str>,
+        seed: u64,
+        exclusive: bool,
+        all: &[Arc<Armed>],
+    ) -> (Self, Option<Instant>) {
+        let mut changes = None::<Instant>;
+        let mut toxics = Vec::new();
+        for toxic in all.iter().filter(|toxic| toxic.spec.enabled) {
+            let (open, next) = toxic.window(now);
+            if open {
+                toxics.push(Arc::clone(toxic));
+            }
+            changes = [changes, next].into_iter().flatten().min();
+        }
+        let reads_requests = toxics.iter().any(|toxic| toxic.matcher.needs_body());
+        let strikes_messages = toxics.iter().any(|toxic| toxic.level != Level::Bytes);
+        (Self { proxy, seed, exclusive, toxics, reads_requests, strikes_messages }, changes)
+    }
+}
+
+/// The plan of a proxy as it changes, and the order to break one connection.
+pub(crate) struct PlanWatch {
+    plan: watch::Receiver<Arc<Plan>>,
+    break_off: Option<CancellationToken>,
+    changed: Option<Changed>,
+}
+
+/// Gives the receiver back, and whether the order came.
+type Changed = Pin<Box<dyn Future<Output = (watch::Receiver<Arc<Plan>>, bool)> + Send>>;
+
+impl PlanWatch {
+    pub(crate) fn new(plan: watch::Receiver<Arc<Plan>>, break_off: Option<CancellationToken>) -> Self {
+        Self { plan, break_off, changed: None }
+    }
+
+    /// Comes back ready when the plan is no longer the one that was last seen, or the order came.
+    pub(crate) fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let changed = self.changed.get_or_insert_with(|| {
+            let mut plan = self.plan.clone();
+            let break_off = self.break_off.clone();
+            Box::pin(async move {
+                let ordered = async {
+                    match &break_off {
+                        Some(order) => order.cancelled().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                let broken = tokio::select! {
+                    // An error says that the proxy is gone; its connections end by other means.
+                    Ok(()) = plan.changed() => false,
+                    () = ordered => true,
+                };
+                (plan, broken)
+            })
+        });
+        let (plan, broken) = ready!(changed.as_mut().poll(cx));
+        self.plan = plan;
+        self.changed = None;
+        if broken {
+            self.break_off = None;
+        }
+        Poll::Ready(())
+    }
+
+    /// Whether the order to break the connection has come.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.break_off.is_none()
+    }
+
+    /// The plan now, which counts as seen.
+    pub(crate) fn see(&mut self) -> Arc<Plan> {
+        Arc::clone(&self.plan.borrow_and_update())
+    }
+}
+
+/// The right of a toxic to strike one connection or exchange, for as long as it is held.
+pub(crate) struct Ticket {
+    pub(crate) toxic: Arc<Armed>,
+    /// What was rolled against its toxicity.
+    pub(crate) roll: f64,
+    pub(crate) dice: Dice,
+    /// Why it does not strike, if it does not.
+    pub(crate) refused: Option<&'static str>,
+    _active: Option<Active>,
+}
+
+impl Ticket {
+    /// Whether the toxic may strike.
+    pub(crate) fn is_good(&self) -> bool {
+        self.refused.is_none()
+    }
+}
+
+/// One strike in progress.
+struct Active(Arc<Uses>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The decisions made so far for one connection or exchange: each toxic is asked once.
+pub(crate) struct Decisions {
+    number: u64,
+    /// Keyed by the toxic's number: an unrelated change never rolls again.
+    made: HashMap<u64, Ticket>,
+}
+
+impl Decisions {
+    /// None yet, for the nth connection or exchange of the proxy.
+    pub(crate) fn new(number: u64) -> Self {
+        Self { number, made: HashMap::new() }
+    }
+
+    /// Whether the toxic strikes here. `facts` are those of the request, where there is one.
+    ///
+    /// `None` if its match does not hold.
+    pub(crate) fn ticket(
+        &mut self,
+        plan: &Plan,
+        toxic: &Arc<Armed>,
+        facts: Option<&RequestFacts<'_>>,
+    ) -> Option<&mut Ticket> {
+        if facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
+            return None;
+        }
+        let ticket = self.made.entry(toxic.id.toxic).or_insert_with(|| decide(plan, toxic, self.number));
+        if ticket.toxic.id != toxic.id || !Arc::ptr_eq(&ticket.toxic, toxic) {
+            // The roll stays what it was; only what it is held against may have changed.
+            let missed = ticket.roll >= f64::from(toxic.spec.toxicity);
+            ticket.refused = match ticket.refused {
+                Some(MISSED) | None => missed.then_some(MISSED),
+                other => other,
+            };
+            ticket.toxic = Arc::clone(toxic);
+        }
+        Some(ticket)
+    }
+
+    /// The tickets given out so far.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        self.made.values()
+    }
+
+    /// The ticket given to a toxic.
+    pub(crate) fn given(&self, toxic: u64) -> Option<&Ticket> {
+        self.made.get(&toxic)
+    }
+}
+
+const MISSED: &str = "toxicity";
+
+fn decide(plan: &Plan, toxic: &Arc<Armed>, number: u64) -> Ticket {
+    let mut dice = Dice::new(plan.seed, &plan.proxy, &toxic.spec.name, number);
+    let roll = dice.unit();
+    let (refused, active) = match toxic.spec.budget {
+        _ if roll >= f64::from(toxic.spec.toxicity) => (Some(MISSED), None),
+        None => (None, None),
+        Some(budget) => spend(budget, &toxic.uses),
+    };
+    Ticket { toxic: Arc::clone(toxic), roll, dice, refused, _active: active }
+}
+
+/// Takes one strike out of the budget, or says why there is none.
+fn spend(budget: Budget, uses: &Arc<Uses>) -> (Option<&'static str>, Option<Active>) {
+    let seen = uses.seen.fetch_add(1, Relaxed);
+    let Some(after_skip) = seen.checked_sub(budget.skip.unwrap_or(0)) else {
+        return (Some("budget.skip"), None);
+    };
+    if !after_skip.is_multiple_of(budget.every.unwrap_or(1).max(1)) {
+        return (Some("budget.every"), None);
+    }
+    let below =
+        |limit: Option<u64>| move |count: u64| limit.is_none_or(|limit| count < limit).then_some(count + 1);
+    if uses.active.fetch_update(Relaxed, Relaxed, below(budget.max_active)).is_err() {
+        return (Some("budget.max_active"), None);
+    }
+    let active = Active(Arc::clone(uses));
+    if uses.struck.fetch_update(Relaxed, Relaxed, below(budget.times)).is_err() {
+        return (Some("budget.times"), None);
+    }
+    (None, Some(active))
+}
+
+/// The byte toxics that strike a direction of a connection.
+pub(crate) fn byte_stages(plan: &Plan, direction: Direction, decisions: &mut Decisions) -> Vec<StageId> {
+    let toxics =
+        plan.toxics.iter().filter(|toxic| toxic.level == Level::Bytes && toxic.spec.stream == direction);
+    toxics
+        .filter(|toxic| decisions.ticket(plan, toxic, None).is_some_and(|ticket| ticket.is_good()))
+        .map(|toxic| toxic.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(specs: &[serde_json::Value]) -> Plan {
+        let catalogue = Catalogue::default();
+        let toxics: Vec<_> = specs
+            .iter()
+            .map(|spec| {
+                Arc::new(Armed::new(serde_json::from_value(spec.clone()).unwrap(), &catalogue).unwrap())
+            })
+            .collect();
+        Plan::at(Instant::now(), "p".into(), 42, false, &toxics).0
+    }
+
+    fn struck(plan: &Plan, numbers: std::ops::Range<u64>) -> Vec<u64> {
+        numbers
+            .filter(|number| {
+                !byte_stages(plan, Direction::Downstream, &mut Decisions::new(*number)).is_empty()
+            })
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn d5_toxicity_is_the_same_for_the_same_seed() {
+        let spec = serde_json::json!({"type": "latency", "toxicity": 0.5, "name": "l"});
+        let first = struck(&plan(std::slice::from_ref(&spec)), 0..200);
+        assert_eq!(first, struck(&plan(&[spec]), 0..200));
+        assert!((60..140).contains(&first.len()), "{}", first.len());
+    }
+
+    #[tokio::test]
+    async fn d9_an_unrelated_change_never_rolls_again() {
+        let plan = plan(&[serde_json::json!({"type": "latency", "toxicity": 0.5, "budget": {"times": 1}})]);
+        let mut decisions = Decisions::new(1);
+        let number = (0..).find(|number| !struck(&plan, *number..*number + 1).is_empty()).unwrap();
+        assert!(byte_stages(&plan, Direction::Downstream, &mut decisions).is_empty() || number > 0);
+        for _ in 0..10 {
+            let mut decisions = Decisions::new(number);
+            let first = byte_stages(&plan, Direction::Downstream, &mut decisions);
+            assert_eq!(first, byte_stages(&plan, Direction::Downstream, &mut decisions));
+        }
+    }
+
+    #[tokio::test]
+    async fn budgets_count() {
+        let with =
+            |budget: serde_json::Value| plan(&[serde_json::json!({"type": "latency", "budget": budget})]);
+        assert_eq!(struck(&with(serde_json::json!({"skip": 2, "times": 3})), 0..10), [2, 3, 4]);
+        assert_eq!(struck(&with(serde_json::json!({"every": 3})), 0..10), [0, 3, 6, 9]);
+        let plan = with(serde_json::json!({"max_active": 1}));
+        let (mut one, mut two) = (Decisions::new(0), Decisions::new(1));
+        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut one).len(), 1);
+        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut two).len(), 0);
+        drop(one);
+        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut Decisions::new(2)).len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_window_opens_and_closes() {
+        let spec = serde_json::json!({"type": "latency", "window": {"after": "1s", "for": "2s"}});
+        let toxics =
+            [Arc::new(Armed::new(serde_json::from_value(spec).unwrap(), &Catalogue::default()).unwrap())];
+        let start = Instant::now();
+        let at = |ms| Plan::at(start + Duration::from_millis(ms), "p".into(), 1, false, &toxics);
+        for (ms, open, next) in [
+            (0, 0, Some(1_000)),
+            (999, 0, Some(1_000)),
+            (1_000, 1, Some(3_000)),
+            (2_999, 1, Some(3_000)),
+            (3_000, 0, None),
+        ] {
+            let (plan, changes) = at(ms);
+            assert_eq!(plan.toxics.len(), open, "{ms}");
+            assert_eq!(changes, next.map(|next| start + Duration::from_millis(next)), "{ms}");
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! One listener: it binds, accepts, bounds and drains.
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use aconite_api::model::{Protocol, ProxySpec};
+use aconite_toxics::{Catalogue, ConnectFault, Direction};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinHandle,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    connection::{ConnectionShared, PlanReceiver},
+    http::{self, ForwardRules, Target, Upstreams, dial},
+    journal::Journal,
+    link::{self, Counters, Lane},
+    metrics::SharedMetrics,
+    supervisor::Shared,
+    tls,
+};
+
+/// What a proxy's connections know of it. A changed proxy has a new one.
+pub(crate) struct ProxyContext {
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: ProxySpec,
+    pub(crate) plan: PlanReceiver,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) metrics: SharedMetrics,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) traffic: Arc<Counters>,
+    pub(crate) upstreams: Upstreams,
+    pub(crate) kind: Kind,
+    pub(crate) terminator: tls::accept::Terminator,
+    pub(crate) authority: Arc<tls::authority::Authority>,
+    pub(crate) max_edit_bytes: usize,
+    pub(crate) header_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    /// Lets what is under way end, and begins nothing new.
+    pub(crate) drain: CancellationToken,
+    /// Connections of this proxy that are open.
+    connections: Mutex<HashMap<u64, Arc<ConnectionShared>>>,
+    /// Outlive a change of the proxy.
+    pub(crate) numbers: Arc<Numbers>,
+}
+
+/// What the proxy speaks, with what that needs.
+pub(crate) enum Kind {
+    Tcp {
+        host: String,
+        port: u16,
+    },
+    /// With the certificate that it serves TLS with, if it does.
+    Http {
+        target: Arc<Target>,
+        tls: Option<Arc<rustls::sign::CertifiedKey>>,
+    },
+    Forward(ForwardRules),
+}
+
+/// Counts what the dice are thrown for.
+#[derive(Default)]
+pub(crate) struct Numbers {
+    connections: AtomicU64,
+    exchanges: AtomicU64,
+    by_test: Mutex<HashMap<String, u64>>,
+}
+
+/// Tests whose exchanges are counted apart; beyond that all are forgotten.
+const MAX_TESTS: usize = 10_000;
+
+static CONNECTION_IDS: AtomicU64 = AtomicU64::new(1);
+
+impl ProxyContext {
+    pub(crate) fn new(
+        spec: ProxySpec,
+        plan: PlanReceiver,
+        shared: &Shared,
+        traffic: Arc<Counters>,
+        upstreams: Upstreams,
+        kind: Kind,
+        numbers: Arc<Numbers>,
+    ) -> Self {
+        let or = |given: Option<aconite_toxics::Millis>, default: u64| {
+            given.map_or(Duration::from_millis(default), Duration::from)
+        };
+        Self {
+            name: spec.name.as_str().into(),
+            plan,
+            journal: Arc::clone(&shared.journal),
+            metrics: Arc::clone(&shared.metrics),
+            catalogue: Arc::clone(&shared.catalogue),
+            traffic,
+            upstreams,
+            kind,
+            terminator: shared.terminator.clone(),
+            authority: Arc::clone(&shared.authority),
+            max_edit_bytes: spec.max_edit_bytes.unwrap_or(16 * 1024 * 1024),
+            header_timeout: or(spec.header_timeout, 30_000),
+            idle_timeout: or(spec.idle_timeout, 300_000),
+            drain: shared.drain.clone(),
+            connections: Mutex::default(),
+            numbers,
+            spec,
+        }
+    }
+
+    /// The number of the next connection, from 0.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.metrics.connections.fetch_add(1, Relaxed);
+        self.numbers.connections.fetch_add(1, Relaxed)
+    }
+
+    /// A number that no other connection of the process has.
+    pub(crate) fn next_id(&self) -> u64 {
+        CONNECTION_IDS.fetch_add(1, Relaxed)
+    }
+
+    /// The number of the next exchange, from 0; a test's exchanges are counted by themselves, so
+    /// that tests that run side by side do not change each other's dice.
+    pub(crate) fn number_of(&self, test_id: Option<&str>) -> u64 {
+        self.metrics.exchanges.fetch_add(1, Relaxed);
+        let Some(test_id) = test_id else { return self.numbers.exchanges.fetch_add(1, Relaxed) };
+        let mut by_test = self.numbers.by_test.lock().unwrap_or_else(PoisonError::into_inner);
+        if by_test.len() >= MAX_TESTS && !by_test.contains_key(test_id) {
+            by_test.clear();
+        }
+        let count = by_test.entry(test_id.to_owned()).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<ConnectionShared>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connections that are open.
+    pub(crate) fn live(&self) -> Vec<Arc<ConnectionShared>> {
+        self.open().values().cloned().collect()
+    }
+}
+
+/// A proxy that listens.
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
+    accepting: JoinHandle<()>,
+    served: Arc<RwLock<Served>>,
+}
+
+/// What newly accepted connections belong to.
+struct Served {
+    context: Arc<ProxyContext>,
+    /// Closes them.
+    stop: CancellationToken,
+}
+
+impl Listening {
+    /// Begins to accept on a bound socket.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    pub(crate) fn start(
+        socket: std::net::TcpListener,
+        context: Arc<ProxyContext>,
+        tracker: &TaskTracker,
+    ) -> std::io::Result<Self> {
+        let listener = TcpListener::from_std(socket)?;
+        let address = listener.local_addr()?;
+        let served = Arc::new(RwLock::new(Served { context, stop: CancellationToken::new() }));
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&served), tracker.clone()));
+        Ok(Self { address, accepting, served })
+    }
+
+    /// Goes on for another proxy: connections of the one before are closed.
+    pub(crate) fn hand_to(&self, context: Arc<ProxyContext>) {
+        let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
+        served.stop.cancel();
+        *served = Served { context, stop: CancellationToken::new() };
+    }
+
+    /// Stops accepting: when this is over, the address is free.
+    pub(crate) async fn stop_accepting(&mut self) {
+        self.accepting.abort();
+        // Aborted is what it shall be.
+        let _ = (&mut self.accepting).await;
+    }
+
+    /// Closes the connections.
+    pub(crate) fn close_connections(&self) {
+        self.served.read().unwrap_or_else(PoisonError::into_inner).stop.cancel();
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, tracker: TaskTracker) {
+    let now = || {
+        let served = served.read().unwrap_or_else(PoisonError::into_inner);
+        (Arc::clone(&served.context), served.stop.child_token())
+    };
+    let limit = Arc::new(Semaphore::new(now().0.spec.max_connections.unwrap_or(10_000)));
+    loop {
+        let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let (proxy, stop) = now();
+                tracker.spawn(async move {
+                    let shared = Arc::new(ConnectionShared::new(&proxy, peer, stop));
+                    let id = shared.id;
+                    proxy.open().insert(id, Arc::clone(&shared));
+                    serve(stream, shared).await;
+                    proxy.open().remove(&id);
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                // Out of file descriptors, or a client that left while it waited: go on, gently.
+                tracing::warn!(proxy = %now().0.name, %error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection to its end.
+async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) {
+    // The kernel may refuse on a socket that is gone already; the first read then tells.
+    let _ = stream.set_nodelay(true);
+    let spoiled = connection.connect_fault(|fault| {
+        matches!(fault, ConnectFault::ResetOnAccept(_) | ConnectFault::CloseOnAccept(_))
+    });
+    match spoiled {
+        Some(ConnectFault::ResetOnAccept(after)) => {
+            tokio::time::sleep(after).await;
+            let _ = stream.set_zero_linger();
+            return;
+        }
+        Some(ConnectFault::CloseOnAccept(after)) => {
+            tokio::time::sleep(after).await;
+            return;
+        }
+        _ => {}
+    }
+    match &connection.proxy.kind {
+        Kind::Tcp { host, port } => {
+            let stop = connection.stop.clone();
+            tokio::select! {
+                () = stop.cancelled() => {}
+                upstream = reach(&connection, &stream, host, *port) => {
+                    if let Some(upstream) = upstream {
+                        relay(stream, upstream, &connection).await;
+                    }
+                }
+            }
+        }
+        Kind::Http { .. } | Kind::Forward(_) => http::serve(stream, connection).await,
+    }
+}
+
+/// The upstream's connection of a `tcp` proxy; `None` if there is none, and the client's then ends the same way.
+pub(crate) async fn reach(
+    connection: &ConnectionShared,
+    client: &TcpStream,
+    host: &str,
+    port: u16,
+) -> Option<TcpStream> {
+    let upstreams = &connection.proxy.upstreams;
+    match connection.connect_fault(|_| true) {
+        None => {}
+        Some(ConnectFault::Blackhole | ConnectFault::DnsTimeout | ConnectFault::TlsStall) => {
+            wait_for_the_client_to_leave(client).await;
+            return None;
+        }
+        Some(_) => return None,
+    }
+    match dial(host, port, upstreams.connect_timeout, upstreams.own).await {
+        Ok(stream) => {
+            connection.leads_to(format!("{host}:{port}"));
+            Some(stream)
+        }
+        Err(error) => {
+            tracing::warn!(proxy = %connection.proxy.name, %error, "no connection to the upstream");
+            None
+        }
+    }
+}
+
+/// Comes back when the client has closed or broken its connection.
+async fn wait_for_the_client_to_leave(client: &TcpStream) {
+    use tokio::io::Interest;
+    loop {
+        match client.ready(Interest::READABLE).await {
+            Ok(ready) if ready.is_read_closed() => return,
+            Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(_) => return,
+        }
+    }
+}
+
+/// Moves bytes both ways, through the connection's byte toxics.
+pub(crate) async fn relay(client: TcpStream, upstream: TcpStream, connection: &Arc<ConnectionShared>) {
+    let up = Lane::new(connection.opened, connection.governor(Direction::Upstream));
+    let down = Lane::new(connection.opened, connection.governor(Direction::Downstream));
+    let relay = link::relay(client, upstream, up, down, &connection.counters, connection.stop.cancelled());
+    let ending = relay.await;
+    tracing::debug!(proxy = %connection.proxy.name, connection = connection.id, ?ending, "a connection ended");
+}
+
+/// What a proxy speaks, by its spec.
+///
+/// # Errors
+/// The field that does not hold, and why.
+pub(crate) fn kind(
+    spec: &ProxySpec,
+    authority: &tls::authority::Authority,
+) -> Result<Kind, (&'static str, String)> {
+    match spec.protocol() {
+        Protocol::Tcp => {
+            let (host, port) = host_and_port(&spec.upstream);
+            Ok(Kind::Tcp { host: host.to_owned(), port })
+        }
+        Protocol::Http => {
+            let target = Target::parse(&spec.upstream).map_err(|reason| ("upstream", reason))?;
+            let tls = match &spec.tls {
+                None => None,
+                Some(files) => Some(certificate(spec, files, authority).map_err(|reason| ("tls", reason))?),
+            };
+            Ok(Kind::Http { target: Arc::new(target), tls })
+        }
+        Protocol::Forward => ForwardRules::new(spec).map(Kind::Forward),
+    }
+}
+
+/// An upstream without a port can be configured, as Toxiproxy has it; it cannot be reached.
+fn host_and_port(upstream: &str) -> (&str, u16) {
+    let Some((host, port)) = upstream.rsplit_once(':') else { return (upstream, 0) };
+    (host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(0))
+}
+
+fn certificate(
+    spec: &ProxySpec,
+    files: &aconite_api::model::ServerTls,
+    authority: &tls::authority::Authority,
+) -> Result<Arc<rustls::sign::CertifiedKey>, String> {
+    match (&files.cert, &files.key) {
+        (Some(cert), Some(key)) => {
+            tls::identity::read(cert.as_ref(), key.as_ref()).map_err(|error| error.to_string())
+        }
+        (None, None) => {
+            let host = spec.listen.rsplit_once(':').map_or("localhost", |(host, _)| host);
+            let host = if host.is_empty() {
+                "localhost"
+            } else {
+                host.trim_start_matches('[').trim_end_matches(']')
+            };
+            authority.leaf(host).map_err(|error| error.to_string())
+        }
+        _ => Err("`cert` and `key` go together".to_owned()),
+    }
+}

@@ -1,0 +1,410 @@
+//! One proxy as the supervisor keeps it: what was asked for, and what runs.
+use std::{net::SocketAddr, sync::Arc};
+
+use aconite_api::{
+    ControlError,
+    model::{Protocol, ProxySpec},
+};
+use aconite_toxics::{Catalogue, Direction, Level, ToxicSpec};
+use tokio::{sync::watch, time::Instant};
+
+use super::Shared;
+use crate::{
+    connection::ConnectionShared,
+    link::Counters,
+    listen,
+    metrics::ProxyTraffic,
+    plan::{Armed, Plan},
+    proxy::{Kind, Listening, ProxyContext, kind},
+};
+
+/// A proxy.
+pub(crate) struct Entry {
+    /// As it was asked for, its toxics apart; `listen` is the real address once it has listened.
+    pub(crate) spec: ProxySpec,
+    /// In the order in which they were added.
+    pub(crate) toxics: Vec<Arc<Armed>>,
+    plan: watch::Sender<Arc<Plan>>,
+    context: Arc<ProxyContext>,
+    pub(crate) listening: Option<Listening>,
+    traffic: Arc<Counters>,
+}
+
+/// A proxy that was read and found right, and does not listen yet.
+pub(crate) struct Draft {
+    pub(crate) spec: ProxySpec,
+    pub(crate) toxics: Vec<Arc<Armed>>,
+    kind: Kind,
+    /// Where it would listen; `None` if it need not and cannot be told.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl Draft {
+    /// Reads a spec. Toxics of `old` that are still there keep their numbers.
+    ///
+    /// # Errors
+    /// What does not hold, with its path.
+    pub(crate) async fn new(
+        mut spec: ProxySpec,
+        old: &[Arc<Armed>],
+        shared: &Shared,
+    ) -> Result<Self, ControlError> {
+        if spec.name.is_empty() {
+            return Err(ControlError::invalid("name", "a proxy needs a name"));
+        }
+        let protocol = spec.protocol();
+        check_fields(&spec)?;
+        let toxics = arm_all(std::mem::take(&mut spec.toxics), old, protocol, &shared.catalogue)?;
+        let kind =
+            kind(&spec, &shared.authority).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
+        let address = match listen::resolve(&spec.listen).await {
+            Ok(address) => Some(address),
+            Err(_) if !spec.enabled => None,
+            Err(error) => return Err(ControlError::Listen(in_full(&error))),
+        };
+        let guarded = spec.credentials.is_some() || spec.open_proxy;
+        if protocol == Protocol::Forward && !guarded && address.is_some_and(listen::is_public) {
+            return Err(ControlError::Invalid {
+                path: "listen".to_owned(),
+                message: format!("a forward proxy on `{}` would serve anybody", spec.listen),
+                hint: Some(
+                    "give `credentials`, or say `open_proxy: true`, or listen on 127.0.0.1".to_owned(),
+                ),
+            });
+        }
+        Ok(Self { spec, toxics, kind, address })
+    }
+
+    /// Whether it listens and leads where `spec` does.
+    pub(crate) fn leads_as(&self, spec: &ProxySpec) -> bool {
+        self.spec.upstream == spec.upstream
+            && self.address.is_some_and(|address| address.to_string() == spec.listen)
+    }
+
+    /// The socket that it listens on, if it is to listen.
+    ///
+    /// # Errors
+    /// If the address cannot be had.
+    pub(crate) fn bind(&self) -> Result<Option<std::net::TcpListener>, ControlError> {
+        match self.address {
+            Some(address) if self.spec.enabled => {
+                listen::bind(address).map(Some).map_err(ControlError::Listen)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes it a proxy. `socket` is its own, or it takes over a listener.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    pub(crate) fn start(
+        self,
+        socket: Option<std::net::TcpListener>,
+        taken_over: Option<Listening>,
+        before: Option<&Entry>,
+        shared: &Shared,
+        chaos: bool,
+    ) -> Result<Entry, ControlError> {
+        let Self { mut spec, toxics, kind, .. } = self;
+        let address = taken_over.as_ref().map(|listening| listening.address);
+        let address = address.or_else(|| socket.as_ref().and_then(|socket| socket.local_addr().ok()));
+        if let Some(address) = address {
+            spec.listen = address.to_string();
+        }
+        let name: Arc<str> = spec.name.as_str().into();
+        let (plan, _) = Plan::at(Instant::now(), name, shared.seed, spec.exclusive, acting(&toxics, chaos));
+        let (plan, receiver) = watch::channel(Arc::new(plan));
+        let traffic = before.map_or_else(Arc::default, |before| Arc::clone(&before.traffic));
+        let upstreams = shared.upstreams(&spec, address)?;
+        let numbers = before.map(|before| Arc::clone(&before.context.numbers));
+        let context = Arc::new(ProxyContext::new(
+            spec.clone(),
+            receiver,
+            shared,
+            Arc::clone(&traffic),
+            upstreams,
+            kind,
+            numbers.unwrap_or_default(),
+        ));
+        let listening = match (taken_over, socket) {
+            (Some(listening), _) => {
+                listening.hand_to(Arc::clone(&context));
+                Some(listening)
+            }
+            (None, Some(socket)) => {
+                let started = Listening::start(socket, Arc::clone(&context), &shared.tracker);
+                Some(started.map_err(|error| ControlError::Listen(in_full(&error.to_string())))?)
+            }
+            (None, None) => None,
+        };
+        Ok(Entry { spec, toxics, plan, context, listening, traffic })
+    }
+}
+
+impl Entry {
+    /// As the API shows it: complete toxics, upstream ones first; no secrets.
+    pub(crate) fn view(&self) -> ProxySpec {
+        let of = |direction| self.toxics.iter().filter(move |toxic| toxic.spec.stream == direction);
+        let toxics = of(Direction::Upstream).chain(of(Direction::Downstream));
+        ProxySpec {
+            toxics: toxics.map(|toxic| toxic.spec.clone()).collect(),
+            credentials: self.spec.credentials.as_deref().map(masked),
+            protocol: Some(self.spec.protocol()),
+            ..self.spec.clone()
+        }
+    }
+
+    /// As it was asked for, toxics and secrets too.
+    pub(crate) fn whole(&self) -> ProxySpec {
+        ProxySpec {
+            toxics: self.toxics.iter().map(|toxic| toxic.spec.clone()).collect(),
+            ..self.spec.clone()
+        }
+    }
+
+    /// Puts the toxics that may strike now in effect; says when that changes by itself.
+    pub(crate) fn publish(&self, chaos: bool) -> Option<Instant> {
+        let old = Arc::clone(&self.plan.borrow());
+        let toxics = acting(&self.toxics, chaos);
+        let (plan, next) =
+            Plan::at(Instant::now(), Arc::clone(&old.proxy), old.seed, self.spec.exclusive, toxics);
+        let same = plan.toxics.len() == old.toxics.len()
+            && plan.toxics.iter().zip(&old.toxics).all(|(new, old)| Arc::ptr_eq(new, old));
+        if !same || plan.exclusive != old.exclusive {
+            self.plan.send_replace(Arc::new(plan));
+        }
+        next
+    }
+
+    /// Adds a toxic.
+    ///
+    /// # Errors
+    /// If its name is taken or it does not hold here.
+    pub(crate) fn add_toxic(
+        &mut self,
+        spec: ToxicSpec,
+        catalogue: &Catalogue,
+    ) -> Result<ToxicSpec, ControlError> {
+        let armed = arm(spec, self.spec.protocol(), catalogue)?;
+        if self.toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {
+            return Err(ControlError::ToxicExists(armed.spec.name));
+        }
+        let spec = armed.spec.clone();
+        self.toxics.push(Arc::new(armed));
+        Ok(spec)
+    }
+
+    /// Changes a toxic; its name, type and stream stay.
+    ///
+    /// # Errors
+    /// If there is none, or it does not hold then.
+    pub(crate) fn change_toxic(
+        &mut self,
+        name: &str,
+        change: impl FnOnce(ToxicSpec) -> Result<ToxicSpec, ControlError>,
+        catalogue: &Catalogue,
+    ) -> Result<ToxicSpec, ControlError> {
+        let protocol = self.spec.protocol();
+        let toxic = self.toxics.iter_mut().find(|toxic| toxic.spec.name == name);
+        let toxic = toxic.ok_or_else(|| ControlError::NoToxic(name.to_owned()))?;
+        let old = toxic.spec.clone();
+        let new = change(old.clone())?;
+        let new = ToxicSpec { name: old.name, kind: old.kind, stream: old.stream, ..new };
+        let armed = toxic.changed(new, catalogue)?;
+        check_place(&armed, protocol)?;
+        let spec = armed.spec.clone();
+        *toxic = Arc::new(armed);
+        Ok(spec)
+    }
+
+    /// Removes a toxic.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn remove_toxic(&mut self, name: &str) -> Result<(), ControlError> {
+        let at = self.toxics.iter().position(|toxic| toxic.spec.name == name);
+        self.toxics.remove(at.ok_or_else(|| ControlError::NoToxic(name.to_owned()))?);
+        Ok(())
+    }
+
+    /// Takes over the toxics of a draft, for the connections that there are.
+    pub(crate) fn adopt(&mut self, draft: Draft) {
+        self.toxics = draft.toxics;
+        self.spec = ProxySpec { listen: self.spec.listen.clone(), ..draft.spec };
+    }
+
+    /// Whether a draft differs in anything but toxics and what acts on them at once.
+    pub(crate) fn differs_from(&self, draft: &Draft) -> bool {
+        let bare = |spec: &ProxySpec| ProxySpec {
+            toxics: Vec::new(),
+            listen: String::new(),
+            exclusive: false,
+            protocol: Some(spec.protocol()),
+            ..spec.clone()
+        };
+        let address = draft.address.map(|address| address.to_string());
+        bare(&self.spec) != bare(&draft.spec) || address.is_none_or(|address| address != self.spec.listen)
+    }
+
+    /// The client connections that are open.
+    pub(crate) fn connections(&self) -> Vec<Arc<ConnectionShared>> {
+        self.context.live()
+    }
+
+    pub(crate) fn traffic(&self) -> ProxyTraffic {
+        let Counters { upstream, downstream, .. } = &*self.traffic;
+        ProxyTraffic {
+            proxy: self.spec.name.clone(),
+            listener: self.spec.listen.clone(),
+            upstream: self.spec.upstream.clone(),
+            up: (upstream.received(), upstream.sent()),
+            down: (downstream.received(), downstream.sent()),
+            open: self.context.live().len(),
+        }
+    }
+}
+
+fn acting(toxics: &[Arc<Armed>], chaos: bool) -> &[Arc<Armed>] {
+    if chaos { toxics } else { &[] }
+}
+
+/// Reads a toxic for a proxy of this protocol.
+fn arm(spec: ToxicSpec, protocol: Protocol, catalogue: &Catalogue) -> Result<Armed, ControlError> {
+    let armed = Armed::new(spec, catalogue)?;
+    check_place(&armed, protocol)?;
+    Ok(armed)
+}
+
+/// Whether a toxic can work on a proxy of this protocol.
+fn check_place(armed: &Armed, protocol: Protocol) -> Result<(), ControlError> {
+    let kind = &armed.spec.kind;
+    if protocol == Protocol::Tcp && !matches!(armed.level, Level::Bytes | Level::Connect) {
+        return Err(ControlError::Invalid {
+            path: "type".to_owned(),
+            message: format!("`{kind}` acts on HTTP, and a `tcp` proxy sees only bytes"),
+            hint: Some("give the proxy `protocol: http` and a URL as `upstream`".to_owned()),
+        });
+    }
+    if armed.level == Level::Bytes && armed.spec.matching.is_some() {
+        return Err(ControlError::Invalid {
+            path: "match".to_owned(),
+            message: format!("`{kind}` acts on the bytes of a connection, which has no request to match"),
+            hint: Some("`delay`, `slow_stream`, `cut` and others act on single exchanges".to_owned()),
+        });
+    }
+    if !armed.spec.toxicity.is_finite() {
+        return Err(ControlError::invalid("toxicity", "expected a number from 0 to 1"));
+    }
+    if armed.spec.budget.is_some_and(|budget| budget.every == Some(0)) {
+        return Err(ControlError::invalid("budget.every", "expected a whole number from 1"));
+    }
+    Ok(())
+}
+
+fn arm_all(
+    specs: Vec<ToxicSpec>,
+    old: &[Arc<Armed>],
+    protocol: Protocol,
+    catalogue: &Catalogue,
+) -> Result<Vec<Arc<Armed>>, ControlError> {
+    let mut toxics: Vec<Arc<Armed>> = Vec::with_capacity(specs.len());
+    for (index, spec) in specs.into_iter().enumerate() {
+        let spec = spec.named();
+        let same = old.iter().find(|toxic| {
+            toxic.spec.name == spec.name && toxic.spec.kind == spec.kind && toxic.spec.stream == spec.stream
+        });
+        let armed = match same {
+            Some(toxic) => toxic.changed(spec, catalogue).map_err(ControlError::from).and_then(|armed| {
+                check_place(&armed, protocol)?;
+                // An equal toxic is the same one: nothing restarts.
+                Ok(if armed.spec == toxic.spec { Arc::clone(toxic) } else { Arc::new(armed) })
+            }),
+            None => arm(spec, protocol, catalogue).map(Arc::new),
+        };
+        let armed = armed.map_err(|error| within(&format!("toxics[{index}]"), error))?;
+        if toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {
+            return Err(within(
+                &format!("toxics[{index}]"),
+                ControlError::ToxicExists(armed.spec.name.clone()),
+            ));
+        }
+        toxics.push(armed);
+    }
+    Ok(toxics)
+}
+
+/// The same error, one level further out.
+pub(crate) fn within(place: &str, error: ControlError) -> ControlError {
+    use aconite_toxics::SpecError;
+    match error {
+        ControlError::Invalid { path, message, hint } => {
+            ControlError::Invalid { path: format!("{place}.{path}"), message, hint }
+        }
+        ControlError::Spec(SpecError::UnknownType { kind, nearest }) => ControlError::Invalid {
+            path: format!("{place}.type"),
+            message: format!("no toxic has the type `{kind}`"),
+            hint: Some(format!("the nearest are {}", nearest.join(", "))),
+        },
+        ControlError::Spec(SpecError::Attributes { path, reason }) => {
+            ControlError::invalid(format!("{place}.{path}"), reason)
+        }
+        ControlError::ToxicExists(name) => ControlError::invalid(
+            format!("{place}.name"),
+            format!("another toxic of the proxy is named `{name}`"),
+        ),
+        other => other,
+    }
+}
+
+/// Fields that make no sense with the protocol.
+fn check_fields(spec: &ProxySpec) -> Result<(), ControlError> {
+    let protocol = spec.protocol();
+    let only = |protocols: &[Protocol], given: bool, field: &str| {
+        if !given || protocols.contains(&protocol) {
+            return Ok(());
+        }
+        let names: Vec<_> =
+            protocols.iter().map(|protocol| format!("`{protocol:?}`").to_lowercase()).collect();
+        let text = format!("`{field}` is for the protocol {}", names.join(" or "));
+        Err(ControlError::invalid(field, text))
+    };
+    let forward = &[Protocol::Forward][..];
+    let http = &[Protocol::Http][..];
+    let both = &[Protocol::Http, Protocol::Forward][..];
+    only(forward, spec.intercept.is_some(), "intercept")?;
+    only(forward, !spec.map.is_empty(), "map")?;
+    only(forward, spec.credentials.is_some(), "credentials")?;
+    only(forward, spec.open_proxy, "open_proxy")?;
+    only(http, spec.tls.is_some(), "tls")?;
+    only(http, spec.preserve_host, "preserve_host")?;
+    only(both, spec.upstream_tls.is_some(), "upstream_tls")?;
+    only(both, spec.in_band, "in_band")?;
+    only(both, spec.exclusive, "exclusive")?;
+    only(both, spec.capture, "capture")?;
+    match protocol {
+        Protocol::Forward if !spec.upstream.is_empty() => Err(ControlError::invalid(
+            "upstream",
+            "a `forward` proxy goes where its clients ask; use `map` to send hosts elsewhere",
+        )),
+        Protocol::Http if spec.upstream.is_empty() => {
+            Err(ControlError::invalid("upstream", "an `http` proxy needs an upstream URL"))
+        }
+        Protocol::Tcp if spec.upstream.is_empty() => {
+            Err(ControlError::invalid("upstream", "a `tcp` proxy needs an upstream host:port"))
+        }
+        Protocol::Tcp if spec.upstream.contains("://") => {
+            Err(ControlError::invalid("upstream", "a `tcp` proxy needs host:port, not a URL"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A user without the password.
+pub(crate) fn masked(credentials: &str) -> String {
+    format!("{}:***", credentials.split(':').next().unwrap_or_default())
+}
+
+fn in_full(error: &str) -> String {
+    if error.starts_with("listen tcp") { error.to_owned() } else { format!("listen tcp: {error}") }
+}

@@ -1,0 +1,131 @@
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Dice, Instance, Level, Millis, Moment, NEVER, Schedule, Scope, StreamFilter, Toxic};
+
+/// Breaks the connection by a TCP reset (RST), after a delay.
+///
+/// Client and server both get `connection reset by peer`. The delay runs from
+/// when the connection opened, or from when the toxic was added to an open one;
+/// a change starts it anew. It is the delay before the reset, not for how long
+/// connections are reset: for that use the toxic's `window`. While it runs, the
+/// data of its direction is held back; the reset drops it, a removal of the
+/// toxic lets it go on.
+///
+/// Unlike Toxiproxy's, it also resets connections that are idle or were open
+/// before it was added, and a connection that its toxicity spared closes
+/// normally.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResetPeer {
+    /// How long to wait before the reset. Default 0: at once.
+    timeout: Millis,
+}
+
+impl Toxic for ResetPeer {
+    const TYPE: &'static str = "reset_peer";
+    const LEVEL: Level = Level::Bytes;
+
+    fn example() -> Self {
+        Self { timeout: Millis(500) }
+    }
+
+    fn start(&self, _: &Scope, _: Dice) -> Instance {
+        Instance::Bytes(Box::new(Break { timeout: self.timeout }))
+    }
+}
+
+struct Break {
+    timeout: Millis,
+}
+
+impl StreamFilter<Bytes> for Break {
+    fn on_start(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        out.wake_at(now.saturating_add(self.timeout.into()));
+    }
+
+    fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
+        out.strike(now);
+        out.send(NEVER, item);
+    }
+
+    fn on_end(&mut self, _: Moment, out: &mut Schedule<Bytes>) {
+        out.end(NEVER);
+    }
+
+    fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        out.strike(now);
+        out.clear();
+        out.reset(now);
+    }
+
+    fn only_delays(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{Line, log, ms};
+
+    #[test]
+    fn a_new_connection_is_reset_at_once() {
+        let line = Line::with("reset_peer", &json!({}));
+        assert_eq!(line.log(), log([(0, "<reset>")]));
+    }
+
+    #[test]
+    fn an_idle_connection_is_reset_after_the_delay() {
+        let mut line = Line::with("noop", &json!({}));
+        line.push(ms(50), "before");
+        line.at(ms(1_000));
+        line.add("reset_peer", &json!({"timeout": 300}));
+        line.at(ms(5_000));
+        assert_eq!(line.log(), log([(50, "before"), (1_300, "<reset>")]));
+    }
+
+    #[test]
+    fn data_in_between_is_held_and_dropped() {
+        let mut line = Line::with("reset_peer", &json!({"timeout": 300}));
+        line.push(ms(100), "dropped");
+        line.end(ms(200));
+        line.at(ms(5_000));
+        assert_eq!(line.log(), log([(300, "<reset>")]));
+        assert_eq!(line.struck(), Some(ms(100)));
+        assert_eq!(line.pipeline.weight(), 0);
+    }
+
+    #[test]
+    fn a_removal_lets_the_data_go_on() {
+        let mut line = Line::with("reset_peer", &json!({"timeout": 300}));
+        line.push(ms(100), "kept");
+        line.end(ms(150));
+        line.at(ms(200));
+        line.remove();
+        line.at(ms(5_000));
+        assert_eq!(line.log(), log([(200, "kept"), (200, "<end>")]));
+    }
+
+    #[test]
+    fn a_change_starts_the_delay_anew_and_keeps_holding() {
+        let mut line = Line::with("reset_peer", &json!({"timeout": 300}));
+        line.push(ms(100), "dropped");
+        line.at(ms(200));
+        line.change("reset_peer", &json!({"timeout": 500}));
+        line.at(ms(5_000));
+        assert_eq!(line.log(), log([(700, "<reset>")]));
+    }
+
+    #[test]
+    fn a_connection_whose_direction_has_ended_is_reset_too() {
+        let mut line = Line::with("noop", &json!({}));
+        line.end(ms(50));
+        line.at(ms(100));
+        line.add("reset_peer", &json!({"timeout": 100}));
+        line.at(ms(1_000));
+        assert_eq!(line.log(), log([(50, "<end>"), (200, "<reset>")]));
+    }
+}

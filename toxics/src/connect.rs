@@ -1,0 +1,164 @@
+//! What can go wrong while a connection is made.
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Dice, Instance, Level, Millis, Scope, Toxic};
+
+/// Makes connecting fail, in one of the ways in which it does.
+///
+/// The first four modes concern the connection from the proxy to the upstream.
+/// On a `tcp` proxy the client, whose own connection is made already, sees it
+/// closed (or, with `blackhole` and `dns_timeout`, silent) before any data; on
+/// an HTTP proxy it gets the answer that the proxy gives when an upstream really
+/// fails so. The last two concern the client's connection. The TLS modes concern
+/// the handshake between client and proxy, so they need a proxy that terminates
+/// TLS. It acts on connections made after it was added, and needs no `stream`.
+///
+/// Toxiproxy has no such toxic; disabling a proxy makes clients be refused, there as here.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Connect {
+    /// What goes wrong. Default `refuse`.
+    mode: Mode,
+    /// How long after accepting the connection is reset or closed, in the modes `reset_on_accept` and `close_on_accept`. Default 0.
+    after: Millis,
+}
+
+/// What goes wrong while a connection is made.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Mode {
+    /// The upstream's host refuses the connection: nothing listens there. Seen at once.
+    #[default]
+    Refuse,
+    /// The upstream's host never answers; clients run into their connect timeout or their own.
+    Blackhole,
+    /// The upstream's name does not exist (NXDOMAIN). Seen at once.
+    DnsNxdomain,
+    /// The name server never answers.
+    DnsTimeout,
+    /// The certificate is signed by an authority that the client does not trust.
+    TlsBadCert,
+    /// The certificate expired yesterday.
+    TlsExpired,
+    /// The handshake ends in a fatal alert (`handshake_failure`).
+    TlsAlert,
+    /// The handshake never goes on after the client's first message.
+    TlsStall,
+    /// The client's connection is accepted, then breaks by a TCP reset.
+    ResetOnAccept,
+    /// The client's connection is accepted, then closed without a byte.
+    CloseOnAccept,
+}
+
+impl Toxic for Connect {
+    const TYPE: &'static str = "connect";
+    const LEVEL: Level = Level::Connect;
+
+    fn example() -> Self {
+        Self { mode: Mode::ResetOnAccept, after: Millis(100) }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        match self.mode {
+            Mode::ResetOnAccept | Mode::CloseOnAccept => Ok(()),
+            _ if self.after == Millis(0) => Ok(()),
+            _ => Err("`after` goes only with the modes `reset_on_accept` and `close_on_accept`".to_owned()),
+        }
+    }
+
+    fn start(&self, _: &Scope, _: Dice) -> Instance {
+        Instance::Connect(match self.mode {
+            Mode::Refuse => ConnectFault::Refuse,
+            Mode::Blackhole => ConnectFault::Blackhole,
+            Mode::DnsNxdomain => ConnectFault::DnsNxdomain,
+            Mode::DnsTimeout => ConnectFault::DnsTimeout,
+            Mode::TlsBadCert => ConnectFault::TlsBadCert,
+            Mode::TlsExpired => ConnectFault::TlsExpired,
+            Mode::TlsAlert => ConnectFault::TlsAlert,
+            Mode::TlsStall => ConnectFault::TlsStall,
+            Mode::ResetOnAccept => ConnectFault::ResetOnAccept(self.after.into()),
+            Mode::CloseOnAccept => ConnectFault::CloseOnAccept(self.after.into()),
+        })
+    }
+}
+
+/// A fault of connecting. What each looks like to the client is told at the `connect` toxic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ConnectFault {
+    /// The upstream's host refuses the connection.
+    Refuse,
+    /// The upstream's host never answers.
+    Blackhole,
+    /// The upstream's name does not exist.
+    DnsNxdomain,
+    /// The name server never answers.
+    DnsTimeout,
+    /// The client's connection is accepted, then reset after so long.
+    ResetOnAccept(Duration),
+    /// The client's connection is accepted, then closed after so long.
+    CloseOnAccept(Duration),
+    /// The certificate is signed by nobody whom the client trusts.
+    TlsBadCert,
+    /// The certificate has expired.
+    TlsExpired,
+    /// The handshake ends in a fatal alert.
+    TlsAlert,
+    /// The handshake never goes on.
+    TlsStall,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Catalogue, SpecError, ToxicSpec};
+
+    fn start(attributes: &Value) -> Result<ConnectFault, SpecError> {
+        let spec = ToxicSpec::new("connect", attributes.as_object().cloned().unwrap());
+        let toxic = Catalogue::default().parse(&spec)?;
+        match toxic.start(&Scope::default(), Dice::new(1, "p", "t", 0)) {
+            Instance::Connect(fault) => Ok(fault),
+            _ => panic!("not a fault of connecting"),
+        }
+    }
+
+    #[test]
+    fn each_mode_is_a_fault_of_its_own() {
+        let modes = [
+            ("refuse", ConnectFault::Refuse),
+            ("blackhole", ConnectFault::Blackhole),
+            ("dns_nxdomain", ConnectFault::DnsNxdomain),
+            ("dns_timeout", ConnectFault::DnsTimeout),
+            ("tls_bad_cert", ConnectFault::TlsBadCert),
+            ("tls_expired", ConnectFault::TlsExpired),
+            ("tls_alert", ConnectFault::TlsAlert),
+            ("tls_stall", ConnectFault::TlsStall),
+            ("reset_on_accept", ConnectFault::ResetOnAccept(Duration::ZERO)),
+            ("close_on_accept", ConnectFault::CloseOnAccept(Duration::ZERO)),
+        ];
+        for (mode, fault) in modes {
+            assert_eq!(start(&json!({"mode": mode})), Ok(fault), "{mode}");
+        }
+        assert_eq!(start(&json!({})), Ok(ConnectFault::Refuse));
+    }
+
+    #[test]
+    fn a_delay_goes_with_the_accept_modes_alone() {
+        let after = |mode: &str| start(&json!({"mode": mode, "after": "2s"}));
+        assert_eq!(after("close_on_accept"), Ok(ConnectFault::CloseOnAccept(Duration::from_secs(2))));
+        assert!(after("refuse").unwrap_err().to_string().contains("reset_on_accept"));
+    }
+
+    #[test]
+    fn an_unknown_mode_is_answered_with_those_there_are() {
+        let error = start(&json!({"mode": "refused"})).unwrap_err();
+        let SpecError::Attributes { path, reason } = error else { panic!("{error}") };
+        assert_eq!(path, "attributes.mode");
+        assert!(reason.contains("`refuse`") && reason.contains("`dns_timeout`"), "{reason}");
+    }
+}

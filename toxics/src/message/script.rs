@@ -1,0 +1,201 @@
+//! Plays a body through a toxic under test, and writes down what leaves and when.
+use aconite_dialects::{Dialect, Framing, Meter, Operation};
+use bytes::Bytes;
+use http::{request, response};
+use serde_json::Value;
+
+use crate::{
+    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, NEVER, OnEvents,
+    Pipeline, Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
+};
+
+/// An answer that `OpenAI` chat streams.
+pub(crate) fn sse() -> Scope {
+    Scope {
+        dialect: Some(Dialect::OpenAi),
+        operation: Some(Operation::Chat),
+        body: BodyForm::Events(Framing::Sse),
+        ..Scope::default()
+    }
+}
+
+/// A toxic at work. Its dice are always the same.
+pub(crate) fn instance<T: Toxic>(attributes: Value, scope: &Scope) -> Instance {
+    let toxic: T = serde_json::from_value(attributes).unwrap();
+    toxic.check().unwrap();
+    toxic.start(scope, Dice::new(42, "proxy", "toxic", 1))
+}
+
+/// Whether attributes are accepted, and why not.
+pub(crate) fn check<T: Toxic>(attributes: Value) -> Result<(), String> {
+    serde_json::from_value::<T>(attributes).map_err(|error| error.to_string())?.check()
+}
+
+pub(crate) struct Play {
+    pipeline: Pipeline<Bytes>,
+    log: Vec<(u64, Step<Bytes>)>,
+    report: Report,
+}
+
+const STAGE: StageId = StageId { toxic: 1, revision: 0 };
+
+impl Play {
+    pub(crate) fn new<T: Toxic>(attributes: Value, scope: &Scope) -> Self {
+        Self::with(filter::<T>(attributes, scope, None), 0)
+    }
+
+    /// The toxic joins a stream on its way.
+    pub(crate) fn joining<T: Toxic>(attributes: Value, scope: &Scope, now: u64, at: Meter) -> Self {
+        Self::with(filter::<T>(attributes, scope, Some(at)), now)
+    }
+
+    fn with(filter: Box<dyn StreamFilter<Bytes>>, now: u64) -> Self {
+        let mut pipeline = Pipeline::default();
+        pipeline.append(ms(now), STAGE, filter);
+        let mut play = Self { pipeline, log: Vec::new(), report: Report::default() };
+        play.until(now);
+        play
+    }
+
+    pub(crate) fn push(&mut self, now: u64, bytes: impl AsRef<[u8]>) {
+        self.push_step(now, Step::Item(Bytes::copy_from_slice(bytes.as_ref())));
+    }
+
+    pub(crate) fn push_step(&mut self, now: u64, step: Step<Bytes>) {
+        self.until(now);
+        self.pipeline.push(ms(now), step);
+        self.until(now);
+    }
+
+    /// Pushes a body in pieces, one a millisecond.
+    pub(crate) fn push_cut(&mut self, body: &[u8], cuts: &[usize]) {
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (body.len() + 1)).collect();
+        cuts.extend([0, body.len()]);
+        cuts.sort_unstable();
+        for (number, pair) in (1..).zip(cuts.windows(2)) {
+            self.push(number, &body[pair[0]..pair[1]]);
+        }
+    }
+
+    pub(crate) fn end(&mut self, now: u64) {
+        self.push_step(now, Step::End);
+    }
+
+    pub(crate) fn remove(&mut self, now: u64) {
+        self.until(now);
+        self.pipeline.change(ms(now), &[], |_| None);
+        self.until(now);
+    }
+
+    /// Takes all that leaves, each at its own moment.
+    pub(crate) fn until(&mut self, now: u64) {
+        loop {
+            let at = self.pipeline.next_wakeup().unwrap_or(NEVER).min(ms(now));
+            let mut took = false;
+            while let Some(step) = self.pipeline.poll(at) {
+                self.log.push((u64::try_from(at.as_millis()).unwrap(), step));
+                took = true;
+            }
+            let report = &mut self.report;
+            self.pipeline.reports(|_, new| *report = new);
+            if at >= ms(now) && !took {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn log(&self) -> &[(u64, Step<Bytes>)] {
+        &self.log
+    }
+
+    pub(crate) fn last(&self) -> Option<(u64, Step<Bytes>)> {
+        self.log.last().cloned()
+    }
+
+    /// When each item left.
+    pub(crate) fn times(&self) -> Vec<u64> {
+        self.log.iter().filter(|(_, step)| matches!(step, Step::Item(_))).map(|(at, _)| *at).collect()
+    }
+
+    pub(crate) fn items(&self) -> Vec<String> {
+        let item = |(_, step): &(u64, Step<Bytes>)| match step {
+            Step::Item(item) => Some(String::from_utf8_lossy(item).into_owned()),
+            _ => None,
+        };
+        self.log.iter().filter_map(item).collect()
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let item = |(_, step): &(u64, Step<Bytes>)| match step {
+            Step::Item(item) => item.to_vec(),
+            _ => Vec::new(),
+        };
+        self.log.iter().flat_map(item).collect()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.bytes()).unwrap()
+    }
+
+    pub(crate) fn struck(&self) -> Option<u64> {
+        self.report.struck.map(|at| u64::try_from(at.as_millis()).unwrap())
+    }
+
+    pub(crate) fn skipped(&self) -> Option<&'static str> {
+        self.report.skipped
+    }
+}
+
+fn filter<T: Toxic>(attributes: Value, scope: &Scope, at: Option<Meter>) -> Box<dyn StreamFilter<Bytes>> {
+    let body = match instance::<T>(attributes, scope) {
+        Instance::Body(body) => body,
+        Instance::Exchange(mut exchange) => exchange.body(scope).expect("the toxic acts on the body"),
+        _ => panic!("the toxic does not act on the body"),
+    };
+    match (body, scope.body) {
+        (BodyFilter::Bytes(filter), _) => filter,
+        (BodyFilter::Events(filter), BodyForm::Events(framing)) => {
+            Box::new(OnEvents::new(filter, framing, 1 << 20, at))
+        }
+        (BodyFilter::Events(_), _) => panic!("no events here"),
+        (BodyFilter::Document(filter), _) => Box::new(Gather::new(filter, 1 << 20)),
+    }
+}
+
+fn ms(ms: u64) -> Moment {
+    Moment::from_millis(ms)
+}
+
+/// The heads of one exchange, and what a toxic decides about them.
+pub(crate) struct Exchange {
+    filter: Box<dyn ExchangeFilter>,
+    pub(crate) request: request::Parts,
+    pub(crate) response: response::Parts,
+}
+
+impl Exchange {
+    pub(crate) fn new<T: Toxic>(attributes: Value, scope: &Scope) -> Self {
+        let Instance::Exchange(filter) = instance::<T>(attributes, scope) else {
+            panic!("the toxic does not act on exchanges")
+        };
+        let (request, ()) = http::Request::post("/v1/chat/completions").body(()).unwrap().into_parts();
+        let (response, ()) = http::Response::new(()).into_parts();
+        Self { filter, request, response }
+    }
+
+    pub(crate) fn request(&mut self) -> Decision {
+        self.filter.on_request(&mut self.request, Moment::ZERO)
+    }
+
+    pub(crate) fn response(&mut self) -> Decision {
+        self.filter.on_response(&mut self.response, Moment::ZERO)
+    }
+}
+
+/// The answer that a toxic gives itself.
+pub(crate) fn answer(decision: Decision) -> http::Response<Bytes> {
+    match decision.verdict {
+        Verdict::Respond(response) => *response,
+        other => panic!("expected an answer, not {other:?}"),
+    }
+}
