@@ -71,12 +71,21 @@ impl Way {
     }
 
     /// Sends a request and reads the answer to whatever end it has.
-    pub(super) async fn ask(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> Result<Seen, BoxError> {
+    pub(super) async fn ask(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Result<Seen, BoxError> {
         match self {
-            Self::BaseUrl(proxy) => exchange(TcpStream::connect(proxy).await?, "localhost", path, headers, body).await,
+            Self::BaseUrl(proxy) => {
+                exchange(TcpStream::connect(proxy).await?, "localhost", path, headers, body).await
+            }
             Self::HttpsProxy { proxy, host, connector } => {
                 let mut stream = TcpStream::connect(proxy).await?;
-                stream.write_all(format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes()).await?;
+                stream
+                    .write_all(format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes())
+                    .await?;
                 let mut answer = Vec::new();
                 while !answer.ends_with(b"\r\n\r\n") {
                     answer.push(stream.read_u8().await?);
@@ -84,7 +93,8 @@ impl Way {
                 if !answer.starts_with(b"HTTP/1.1 200") {
                     return Err(format!("CONNECT: {}", String::from_utf8_lossy(&answer).trim()).into());
                 }
-                exchange(connector.connect(stream, host, &[b"http/1.1"]).await?, host, path, headers, body).await
+                exchange(connector.connect(stream, host, &[b"http/1.1"]).await?, host, path, headers, body)
+                    .await
             }
         }
     }
@@ -112,7 +122,8 @@ where
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     // Ends with the answer: nothing else holds the sender.
     let driver = tokio::spawn(connection);
-    let mut request = Request::post(path).header(header::HOST, host).header(header::CONTENT_TYPE, "application/json");
+    let mut request =
+        Request::post(path).header(header::HOST, host).header(header::CONTENT_TYPE, "application/json");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
@@ -126,7 +137,11 @@ where
         first_event: Duration::ZERO,
         body: String::new(),
         took: Duration::ZERO,
-        toxics: response.headers().get("x-aconite-toxics").and_then(|value| value.to_str().ok()).map(str::to_owned),
+        toxics: response
+            .headers()
+            .get("x-aconite-toxics")
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned),
     };
     seen.read(response.into_body(), started).await;
     driver.abort();
@@ -164,7 +179,8 @@ impl Seen {
             self.events += 1;
             self.finished |= Shape::Unknown.is_terminator(&event);
             let data = event.data();
-            let broken = &*data != b"[DONE]" && serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_err();
+            let broken =
+                &*data != b"[DONE]" && serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_err();
             self.broken_json += u64::from(broken);
         }
     }
@@ -187,7 +203,8 @@ impl fmt::Display for Seen {
         let Self { status, events, ending, finished, .. } = self;
         write!(f, "{status}, ")?;
         if *events == 0 {
-            let text: String = self.body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(110).collect();
+            let text: String =
+                self.body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(110).collect();
             write!(f, "{text}")?;
         } else {
             write!(f, "{events} events, the first after {} ms, ", self.first_event.as_millis())?;

@@ -62,10 +62,13 @@ async fn prepare() -> Result<Stage, Failure> {
         .await
         .map_err(Failure::from)?;
     let address = |name: &str| {
-        instance.proxy_address(name).ok_or_else(|| Failure::new(format!("the proxy `{name}` does not listen")))
+        instance
+            .proxy_address(name)
+            .ok_or_else(|| Failure::new(format!("the proxy `{name}` does not listen")))
     };
     let openai = Way::base_url(address("openai")?);
-    let anthropic = Way::https_proxy(address("env")?, "api.anthropic.com", instance.ca_pem()).map_err(failed)?;
+    let anthropic =
+        Way::https_proxy(address("env")?, "api.anthropic.com", instance.ca_pem()).map_err(failed)?;
     let admin = instance.client();
     Ok(Stage { instance, admin, openai, anthropic, colour: std::io::stdout().is_terminal() })
 }
@@ -76,7 +79,10 @@ impl Stage {
         self.say("Aconite demo: two simulated providers behind two proxies, all on 127.0.0.1. No key, no network.\n");
         self.say(&format!("  admin API    {}", self.instance.admin_url()));
         self.say(&format!("  openai       {}   a reverse proxy, for an SDK's base_url", self.openai));
-        self.say(&format!("  env          {}   a forward proxy, for HTTPS_PROXY; it opens TLS to api.anthropic.com\n", self.anthropic));
+        self.say(&format!(
+            "  env          {}   a forward proxy, for HTTPS_PROXY; it opens TLS to api.anthropic.com\n",
+            self.anthropic
+        ));
         let (mut good, mut all) = (0, 0);
         let mut count = |as_expected: bool| {
             all += 1;
@@ -96,7 +102,11 @@ impl Stage {
         let mut good = true;
         for (name, way) in [("openai", &self.openai), ("env", &self.anthropic)] {
             let seen = self.ask(name, way).await?;
-            good &= self.report(name, &seen, seen.status == 200 && seen.ending == Ending::Complete && seen.finished);
+            good &= self.report(
+                name,
+                &seen,
+                seen.status == 200 && seen.ending == Ending::Complete && seen.finished,
+            );
         }
         Ok(good)
     }
@@ -161,7 +171,7 @@ impl Stage {
     }
 
     async fn close(self, keep: bool, (good, all): (usize, usize)) -> Result<ExitCode, Failure> {
-        self.say(&format!("\n{good} of {all} as expected. Every answer above carried its toxics in x-aconite-toxics, and the journal has them all."));
+        self.say(&format!("\n{good} of {all} as expected. Every answer whose head a toxic could still reach says so in x-aconite-toxics; the journal has them all."));
         if keep {
             self.say(&self.next_steps());
             tokio::signal::ctrl_c().await.map_err(failed)?;
@@ -252,6 +262,7 @@ const SCENES: &[fn() -> Scene] = &[
     },
 ];
 
+#[expect(clippy::needless_pass_by_value, reason = "it stands where a conversion of errors is expected")]
 fn failed(error: impl ToString) -> Failure {
     Failure::new(error.to_string())
 }
