@@ -36,7 +36,7 @@ impl Answer {
     /// The status and the message of an error, in either surface's shape.
     pub(crate) fn error(&self) -> (u16, String) {
         let json = self.json();
-        let message = json["error"]["message"].as_str().or(json["error"].as_str());
+        let message = json["error"]["message"].as_str().or_else(|| json["error"].as_str());
         (self.status.as_u16(), message.unwrap_or_else(|| panic!("no error in {self:?}")).to_owned())
     }
 }

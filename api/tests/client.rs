@@ -39,7 +39,7 @@ async fn it_drives_the_whole_api() {
 
     let created = client.create_proxy(&proxy("a/b %猫")).await.unwrap();
     assert!(client.is_ready().await.unwrap());
-    assert_eq!(client.proxies().await.unwrap(), [created.clone()]);
+    assert_eq!(client.proxies().await.unwrap(), std::slice::from_ref(&created));
     assert_eq!(client.proxy("a/b %猫").await.unwrap(), created);
     assert!(!client.patch_proxy("a/b %猫", &json!({"enabled": false})).await.unwrap().enabled);
     assert_eq!(client.replace_proxy(&created).await.unwrap(), created);

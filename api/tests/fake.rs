@@ -9,9 +9,12 @@ use std::{
 
 use aconite_api::{
     Control, ControlError,
-    model::{Apply, Change, Chaos, Connection, Exchange, ExchangeFilter, Happening, ProxySpec, Rule, Switch},
+    model::{
+        Apply, Change, Chaos, Connection, Exchange, ExchangeFilter, Happening, Protocol, ProxySpec, Rule,
+        Switch,
+    },
 };
-use aconite_toxics::{Catalogue, Direction, ToxicSpec};
+use aconite_toxics::{Catalogue, Direction, SpecError, ToxicSpec};
 use tokio::sync::{Notify, broadcast};
 
 /// Proxies that live in memory.
@@ -67,6 +70,11 @@ impl Fake {
         self.state.lock().unwrap()
     }
 
+    /// A proxy as it is, its password too.
+    pub(crate) fn whole(&self, name: &str) -> ProxySpec {
+        self.state().get(name).unwrap().clone()
+    }
+
     /// Whether something listens at an address.
     pub(crate) fn listens(&self, address: &str) -> bool {
         self.state().listens(address, "")
@@ -87,10 +95,17 @@ impl Fake {
 
     /// Everything that must hold of a proxy and its toxics.
     fn checked(&self, mut spec: ProxySpec) -> Result<ProxySpec, ControlError> {
+        if spec.name.is_empty() {
+            return Err(ControlError::invalid("name", "a proxy needs a name"));
+        }
+        if spec.upstream.is_empty() && spec.protocol() != Protocol::Forward {
+            return Err(ControlError::invalid("upstream", "a proxy needs an upstream"));
+        }
         for index in 0..spec.toxics.len() {
-            let toxic = self.checked_toxic(spec.toxics[index].clone())?;
+            let place = format!("toxics[{index}]");
+            let toxic = self.checked_toxic(&spec.toxics[index]).map_err(|error| within(&place, error))?;
             if spec.toxics[..index].iter().any(|other| other.name == toxic.name) {
-                return Err(ControlError::ToxicExists(toxic.name));
+                return Err(within(&place, ControlError::ToxicExists(toxic.name)));
             }
             spec.toxics[index] = toxic;
         }
@@ -98,11 +113,31 @@ impl Fake {
         Ok(spec)
     }
 
-    fn checked_toxic(&self, toxic: ToxicSpec) -> Result<ToxicSpec, ControlError> {
-        let mut toxic = toxic.named();
+    fn checked_toxic(&self, toxic: &ToxicSpec) -> Result<ToxicSpec, ControlError> {
+        let mut toxic = self.catalogue.resolve(toxic).named();
         toxic.attributes = self.catalogue.parse(&toxic)?.attributes();
         Ok(toxic)
     }
+}
+
+/// The same error, one level further out.
+fn within(place: &str, error: ControlError) -> ControlError {
+    let message = error.to_string();
+    let path = match error {
+        ControlError::Invalid { path, .. } => path,
+        ControlError::Spec(SpecError::UnknownType { .. }) => "type".to_owned(),
+        ControlError::Spec(SpecError::Attributes { path, .. }) => path,
+        ControlError::ToxicExists(_) => "name".to_owned(),
+        other => return other,
+    };
+    ControlError::invalid(format!("{place}.{path}"), message)
+}
+
+/// As it is shown.
+fn masked(mut spec: ProxySpec) -> ProxySpec {
+    let mask = |credentials: String| format!("{}:***", credentials.split(':').next().unwrap());
+    spec.credentials = spec.credentials.map(mask);
+    spec
 }
 
 impl State {
@@ -171,11 +206,11 @@ impl Control for Fake {
     }
 
     fn proxies(&self) -> Vec<ProxySpec> {
-        self.state().proxies.values().cloned().collect()
+        self.state().proxies.values().cloned().map(masked).collect()
     }
 
     fn proxy(&self, name: &str) -> Result<ProxySpec, ControlError> {
-        self.state().get(name).cloned()
+        self.state().get(name).cloned().map(masked)
     }
 
     async fn create_proxy(&self, spec: ProxySpec) -> Result<ProxySpec, ControlError> {
@@ -186,7 +221,7 @@ impl Control for Fake {
         }
         let spec = state.bind(spec)?;
         state.proxies.insert(spec.name.clone(), spec.clone());
-        Ok(spec)
+        Ok(masked(spec))
     }
 
     async fn change_proxy(
@@ -196,10 +231,16 @@ impl Control for Fake {
     ) -> Result<ProxySpec, ControlError> {
         let mut state = self.state();
         let current = state.get(name)?.clone();
-        let spec = self.checked(change(current)?)?;
+        let mut spec = self.checked(change(current.clone())?)?;
+        if spec.name != name {
+            return Err(ControlError::invalid("name", format!("a proxy keeps its name, here `{name}`")));
+        }
+        if spec.credentials == masked(current.clone()).credentials {
+            spec.credentials = current.credentials;
+        }
         let spec = state.bind(spec)?;
         state.proxies.insert(name.to_owned(), spec.clone());
-        Ok(spec)
+        Ok(masked(spec))
     }
 
     async fn populate_proxy(&self, spec: ProxySpec) -> Result<ProxySpec, ControlError> {
@@ -241,12 +282,15 @@ impl Control for Fake {
     }
 
     async fn apply(&self, apply: Apply) -> Result<Vec<Change>, ControlError> {
+        let specs = apply.proxies.iter().enumerate().map(|(index, spec)| {
+            self.checked(spec.clone()).map_err(|error| within(&format!("proxies[{index}]"), error))
+        });
+        let specs = specs.collect::<Result<Vec<_>, _>>()?;
         let mut state = self.state();
         let before = state.proxies.clone();
         let mut changes = Vec::new();
         let change = |action, proxy: &str, fields| Change { action, proxy: proxy.to_owned(), fields };
-        for spec in apply.proxies.clone() {
-            let spec = self.checked(spec)?;
+        for spec in specs {
             let known = state.proxies.contains_key(&spec.name);
             match state.bind(spec) {
                 Ok(spec) if before.get(&spec.name) == Some(&spec) => {}
@@ -261,7 +305,7 @@ impl Control for Fake {
             }
         }
         if apply.prune {
-            let absent = |name: &str| !apply.proxies.iter().any(|spec| spec.name == name);
+            let absent = |name: &String| !apply.proxies.iter().any(|spec| spec.name == *name);
             for name in before.keys().filter(|name| absent(name)) {
                 state.proxies.remove(name);
                 changes.push(change("delete", name, Vec::new()));
@@ -276,7 +320,7 @@ impl Control for Fake {
     fn add_toxic(&self, proxy: &str, toxic: ToxicSpec) -> Result<ToxicSpec, ControlError> {
         let mut state = self.state();
         let spec = state.get(proxy)?;
-        let toxic = self.checked_toxic(toxic)?;
+        let toxic = self.checked_toxic(&toxic)?;
         if spec.toxics.iter().any(|each| each.name == toxic.name) {
             return Err(ControlError::ToxicExists(toxic.name));
         }
@@ -295,7 +339,7 @@ impl Control for Fake {
         let spec = state.get(proxy)?;
         let place = spec.toxics.iter_mut().find(|each| each.name == toxic);
         let place = place.ok_or_else(|| ControlError::NoToxic(toxic.to_owned()))?;
-        *place = self.checked_toxic(change(place.clone())?)?;
+        *place = self.checked_toxic(&change(place.clone())?)?;
         Ok(place.clone())
     }
 

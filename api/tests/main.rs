@@ -1,4 +1,5 @@
 //! The API over a fake of the proxies, without sockets but where the client is tested.
+#![allow(clippy::unwrap_used, reason = "a test may")]
 mod app;
 mod fake;
 

@@ -297,6 +297,16 @@ async fn tox_11_a_taken_name_costs_no_port() {
     assert!(!app.control.listens("127.0.0.1:1002"));
 }
 
+/// Scenario names are types too, with parameters of their own.
+#[tokio::test]
+async fn scenarios_can_be_added_by_generic_clients() {
+    let app = App::with_proxy().await;
+    let body = r#"{"type":"DELAY","toxicity":0.2,"attributes":{"delay_ms":8000}}"#;
+    let answer = app.post("/proxies/p/toxics", body).await.json();
+    assert_eq!((&answer["name"], &answer["type"]), (&json!("delay_downstream"), &json!("delay")));
+    assert_eq!(answer["attributes"]["delay"], 8000);
+}
+
 /// Typed clients throw on types and attributes that Toxiproxy has not.
 #[tokio::test]
 async fn newer_toxics_are_there_by_name_only() {

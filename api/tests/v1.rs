@@ -195,7 +195,7 @@ async fn toxics_are_added_changed_and_removed() {
 async fn tests_share_a_proxy_by_their_ids() {
     let app = with_proxy().await;
     let add = async |query: &str, name: &str| {
-        let body = json!({"name": name, "type": "noop"}).to_string();
+        let body = json!({"name": name, "type": "delay", "attributes": {"delay": 5}}).to_string();
         app.post(&format!("/v1/proxies/p/toxics{query}"), &body).await
     };
     assert_eq!(add("?test_id=t1", "one").await.json()["match"]["test_id"], "t1");
@@ -244,8 +244,7 @@ async fn passwords_are_not_shown_and_survive_being_sent_back() {
     for answer in [&answer, &put, &patched, &app.get("/v1/proxies").await, &app.get("/proxies").await] {
         assert!(answer.status.is_success() && !answer.body.contains("s3cret"), "{answer:?}");
     }
-    let kept = aconite_api::Control::proxy(&*app.control, "f").unwrap();
-    assert_eq!(kept.credentials.as_deref(), Some("ann:s3cret"));
+    assert_eq!(app.control.whole("f").credentials.as_deref(), Some("ann:s3cret"));
 }
 
 #[tokio::test]
@@ -264,6 +263,25 @@ async fn the_catalogue_explains_every_type() {
     assert_eq!(latency["level"], "bytes");
     assert_eq!(latency["command"], "aconite toxic add PROXY latency latency=200 jitter=50");
     assert!(problem(&app.get("/v1/toxics/latncy").await).3.contains("`latency`"));
+}
+
+#[tokio::test]
+async fn presets_show_how_providers_word_a_cause() {
+    let app = App::new();
+    let all = app.get("/v1/presets").await.json();
+    for preset in all["presets"].as_array().unwrap() {
+        assert!(!preset["description"].as_str().unwrap().is_empty(), "{preset}");
+    }
+    let one = app.get("/v1/presets?cause=overloaded&dialect=anthropic").await.json();
+    let preset = &one["presets"][0];
+    assert_eq!(
+        (&preset["cause"], &preset["renders"]["anthropic"]["status"]),
+        (&json!("overloaded"), &json!(529))
+    );
+    assert_eq!(preset["renders"].as_object().unwrap().len(), 1);
+    let alias = app.get("/v1/presets?cause=rate_limit").await.json();
+    assert_eq!(alias["presets"][0]["aliases"], json!(["rate_limit"]));
+    assert_eq!(problem(&app.get("/v1/presets?cause=overload").await).3, "did you mean `overloaded`?");
 }
 
 #[tokio::test]
@@ -395,7 +413,7 @@ async fn the_openapi_document_has_every_route_and_no_other() {
     let document = app.get("/v1/openapi.json").await.json();
     let mut methods = 0;
     for (path, operations) in document["paths"].as_object().unwrap() {
-        let place = path.replace('{', "").replace('}', "");
+        let place = path.replace(['{', '}'], "");
         for method in ["get", "post", "put", "patch", "delete"] {
             if (path, method) == (&"/v1/events".to_owned(), "get") {
                 continue;

@@ -17,13 +17,20 @@ pub(super) struct Call {
     pub(super) method: Method,
     /// Still percent-encoded, without the query.
     pub(super) path: String,
+    pub(super) query: String,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
 impl Call {
     pub(super) fn new(head: Parts, body: Bytes) -> Self {
-        Self { method: head.method, path: head.uri.path().to_owned(), headers: head.headers, body }
+        Self {
+            method: head.method,
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().unwrap_or_default().to_owned(),
+            headers: head.headers,
+            body,
+        }
     }
 
     /// What the ids in the answer derive from: the same request gives the same ids.

@@ -3,6 +3,7 @@ mod anthropic;
 mod odd;
 mod openai;
 mod pace;
+mod qdrant;
 
 use http::Response;
 use http_body_util::Full;

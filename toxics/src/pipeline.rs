@@ -96,14 +96,12 @@ impl<T: Weight> Pipeline<T> {
         }
     }
 
-    /// Whether a break or close of the connection is due, however many items are queued before it.
+    /// A reset of the connection that is due, however many items are queued before it.
+    ///
+    /// A close is none: what a slow receiver has yet to take comes before it.
     pub fn break_is_due(&mut self, now: Moment) -> Option<Step<T>> {
         self.advance(now);
-        match self.exit_break()? {
-            (at, Step::Close) if at <= now => Some(Step::Close),
-            (at, Step::Reset) if at <= now => Some(Step::Reset),
-            _ => None,
-        }
+        (self.exit_reset()? <= now).then_some(Step::Reset)
     }
 
     /// When to ask for [`break_is_due`](Self::break_is_due) next, while no step is taken out.
@@ -112,8 +110,7 @@ impl<T: Weight> Pipeline<T> {
         let fronts = self.stages.iter().take(inner).map(|stage| stage.out.next_at());
         let wakes = self.stages.iter().map(|stage| stage.out.wake);
         let entry = (!self.stages.is_empty()).then(|| self.entry.next_at()).flatten();
-        let exit = self.exit_break().map(|(at, _)| at);
-        fronts.chain(wakes).chain([entry, exit]).flatten().filter(|at| *at != NEVER).min()
+        fronts.chain(wakes).chain([entry, self.exit_reset()]).flatten().filter(|at| *at != NEVER).min()
     }
 
     /// When to poll next; `None` if nothing waits for a moment that comes.
@@ -164,11 +161,10 @@ impl<T: Weight> Pipeline<T> {
         }
     }
 
-    /// The step that closes or breaks the connection, if it has come to the exit, and its moment.
-    fn exit_break(&self) -> Option<(Moment, &Step<T>)> {
+    /// The moment of a reset that has come to the exit: nothing is queued behind it.
+    fn exit_reset(&self) -> Option<Moment> {
         let exit = self.stages.last().map_or(&self.entry, |stage| &stage.out);
-        let last = exit.steps.back()?;
-        matches!(last.step, Step::Close | Step::Reset).then_some((last.at, &last.step))
+        exit.steps.back().filter(|last| matches!(last.step, Step::Reset)).map(|last| last.at)
     }
 
     fn exit_mut(&mut self) -> &mut Schedule<T> {

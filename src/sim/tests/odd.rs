@@ -2,7 +2,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::*;
+use super::{qdrant::Qdrant, *};
 
 /// Any JSON, with words that the APIs know sprinkled in.
 pub(in super::super) fn any_json() -> impl Strategy<Value = Value> {
@@ -125,6 +125,52 @@ fn messages() -> Value {
     })
 }
 
+/// A good body for each of Qdrant's routes.
+fn qdrant() -> Vec<(&'static str, &'static str, Value)> {
+    let filter = json!({
+        "must": [{"key": "n", "range": {"gte": 1}}, {"key": "d", "range": {"lt": "2024-01-01"}}],
+        "should": {"key": "n", "match": {"any": [1, 2]}}, "must_not": [{"has_id": [3]}, {"is_null": {"key": "n"}}],
+    });
+    let search = json!({
+        "vector": [1.0, 2.0], "limit": 3, "offset": 0, "with_payload": {"include": ["n"]}, "with_vector": true,
+        "filter": filter, "score_threshold": 0.1,
+    });
+    vec![
+        ("PUT", "/collections/new", json!({"vectors": {"a": {"size": 2, "distance": "Dot"}}})),
+        ("PUT", "/collections/c/index", json!({"field_name": "n", "field_schema": {"type": "integer"}})),
+        (
+            "PUT",
+            "/collections/c/points",
+            json!({"points": [{"id": 1, "vector": [1, 2], "payload": {"n": [1]}}]}),
+        ),
+        (
+            "PUT",
+            "/collections/c/points",
+            json!({"batch": {"ids": [1], "vectors": [[1, 2]], "payloads": [{"n": 1}]}}),
+        ),
+        ("POST", "/collections/c/points", json!({"ids": [1], "with_payload": ["n"], "with_vector": ["a"]})),
+        ("POST", "/collections/c/points/delete", json!({"filter": filter})),
+        ("POST", "/collections/c/points/payload", json!({"payload": {"n": 2}, "points": [1]})),
+        ("POST", "/collections/c/points/payload/delete", json!({"keys": ["n.m"], "filter": filter})),
+        ("POST", "/collections/c/points/payload/clear", json!({"points": [1]})),
+        ("POST", "/collections/c/points/count", json!({"filter": filter})),
+        ("POST", "/collections/c/points/scroll", json!({"limit": 1, "offset": 1, "filter": filter})),
+        ("POST", "/collections/c/points/search", search.clone()),
+        ("POST", "/collections/c/points/search/batch", json!({"searches": [search]})),
+        (
+            "POST",
+            "/collections/c/points/query",
+            json!({"query": {"nearest": [1.0, 2.0]}, "using": "", "limit": 2}),
+        ),
+        ("POST", "/collections/c/points/query", json!({"query": 1, "filter": filter})),
+    ]
+}
+
+fn nearly_qdrant() -> impl Strategy<Value = (&'static str, &'static str, Value)> {
+    let of_route = |(method, path, good)| nearly(good).prop_map(move |body| (method, path, body)).boxed();
+    prop::strategy::Union::new(qdrant().into_iter().map(of_route))
+}
+
 fn answered(url: &'static str, method: &str, path: &str, body: impl Into<Bytes>) -> u16 {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -157,6 +203,19 @@ proptest! {
             ("sim://anthropic", "/v1/messages", messages),
         ] {
             prop_assert!([200, 400].contains(&answered(url, "POST", path, body.to_string())), "{}", path);
+        }
+    }
+
+    #[test]
+    fn nearly_good_requests_to_qdrant_are_answered_or_refused(
+        requests in prop::collection::vec(nearly_qdrant(), 1..8),
+    ) {
+        let qdrant = Qdrant::new();
+        qdrant.send("PUT", "/collections/c", &json!({"vectors": {"size": 2, "distance": "Cosine"}}));
+        for (method, path, body) in requests {
+            let (status, answer) = qdrant.send(method, path, &body);
+            prop_assert!([200, 400, 404, 409, 422].contains(&status), "{} {} {}: {}", method, path, body, status);
+            prop_assert!(answer["result"].is_null() != answer["status"]["error"].is_null(), "{}", answer);
         }
     }
 

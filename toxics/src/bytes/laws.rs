@@ -49,8 +49,11 @@ fn apply(pipeline: &mut Pipeline<Bytes>, now: Moment, set: &Set, toxics: &[(&'st
     });
 }
 
-/// Writes down when each byte reaches it, and the end.
-struct Log(Arc<Mutex<Vec<(Moment, Option<u8>)>>>);
+/// When each byte came, and the end.
+type Record = Vec<(Moment, Option<u8>)>;
+
+/// Writes down what reaches it.
+struct Log(Arc<Mutex<Record>>);
 
 impl StreamFilter<Bytes> for Log {
     fn on_item(&mut self, item: Bytes, now: Moment, _: &mut Schedule<Bytes>) {
@@ -67,7 +70,7 @@ fn departures(
     toxics: &[(&'static str, Value)],
     arrivals: &[(u64, usize)],
     polls: impl Iterator<Item = u64>,
-) -> Vec<(Moment, Option<u8>)> {
+) -> Record {
     let log = Arc::default();
     let mut pipeline = Pipeline::default();
     for (number, (kind, attributes)) in (0..).zip(toxics) {

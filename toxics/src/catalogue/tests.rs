@@ -210,7 +210,7 @@ fn tox_19_the_compatible_reading_is_as_loose_as_toxiproxys() {
             .map(|toxic| Value::from(toxic.attributes()))
     };
     assert_eq!(
-        read("latency", json!({"Latency": 7, "zzz": 1, "jitter": null, "JITTER": 3})),
+        read("latency", json!({"Latency": 7, "zzz": 1, "JITTER": 3, "jitter": null})),
         Ok(json!({"latency": 7, "jitter": 3}))
     );
     assert_eq!(read("latency", json!({"latency": 1, "LATENCY": 2})).unwrap().get("latency"), Some(&json!(2)));

@@ -138,6 +138,7 @@ struct Script {
     calls: Arc<Mutex<Vec<(&'static str, Moment)>>>,
     wake_after: Option<Moment>,
     delays: bool,
+    closes: bool,
 }
 
 impl Script {
@@ -156,6 +157,9 @@ impl StreamFilter<Bytes> for Script {
     fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
         self.note("item", now, out);
         out.send(now, item);
+        if self.closes {
+            out.close(now);
+        }
     }
     fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
         self.note("wakeup", now, out);
@@ -173,7 +177,7 @@ type Calls = Arc<Mutex<Vec<(&'static str, Moment)>>>;
 
 fn script(wake_after: Option<u64>, delays: bool) -> (Calls, Box<Script>) {
     let calls = Calls::default();
-    (Arc::clone(&calls), Box::new(Script { calls, wake_after: wake_after.map(ms), delays }))
+    (Arc::clone(&calls), Box::new(Script { calls, wake_after: wake_after.map(ms), delays, closes: false }))
 }
 
 fn calls(calls: &Calls) -> Vec<(&'static str, u64)> {
@@ -232,6 +236,20 @@ fn only_what_cannot_be_handed_over_is_stopped_by_a_change() {
         assert_eq!(calls(&log), [("start", 0), ("item", 10)].into_iter().chain(stop).collect::<Vec<_>>());
         assert_eq!(pipeline.poll(ms(20)), Some(Step::Item(item(1))));
     }
+}
+
+#[test]
+fn a_filter_that_has_closed_is_given_no_more() {
+    let (log, mut filter) = script(None, true);
+    filter.closes = true;
+    let mut pipeline = Pipeline::default();
+    pipeline.append(ms(0), id(1, 0), filter);
+    for at in [10, 20] {
+        pipeline.push(ms(at), Step::Item(item(1)));
+    }
+    let left: Vec<_> = std::iter::from_fn(|| pipeline.poll(ms(30))).collect();
+    assert_eq!(left, [Step::Item(item(1)), Step::Close]);
+    assert_eq!(calls(&log), [("start", 0), ("item", 10)]);
 }
 
 #[test]
@@ -295,14 +313,26 @@ fn many_small_items_fill_it_too() {
 }
 
 #[test]
-fn a_break_is_seen_behind_what_waits_for_a_slow_peer() {
+fn a_reset_is_seen_behind_what_waits_for_a_slow_peer() {
     let mut pipeline = Pipeline::default();
     pipeline.push(ms(0), Step::Item(item(1)));
     pipeline.push(ms(0), Step::Item(item(2)));
     assert_eq!(pipeline.break_is_due(ms(0)), None);
     pipeline.push(ms(10), Step::Reset);
+    assert_eq!(pipeline.next_break_wakeup(), Some(ms(10)));
     assert_eq!(pipeline.break_is_due(ms(9)), None);
     assert_eq!(pipeline.break_is_due(ms(10)), Some(Step::Reset));
+}
+
+#[test]
+fn a_close_waits_until_a_slow_peer_has_taken_what_comes_before_it() {
+    let mut pipeline = Pipeline::default();
+    pipeline.push(ms(0), Step::Item(item(1)));
+    pipeline.push(ms(0), Step::Close);
+    assert_eq!(pipeline.break_is_due(ms(10)), None);
+    assert_eq!(pipeline.next_break_wakeup(), None);
+    assert_eq!(pipeline.poll(ms(10)), Some(Step::Item(item(1))));
+    assert_eq!(pipeline.poll(ms(10)), Some(Step::Close));
 }
 
 #[test]
