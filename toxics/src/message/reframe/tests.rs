@@ -36,10 +36,7 @@ fn each_way_has_its_bytes() {
             "comments",
             ": c\n\n: keep-alive\nevent: e\ndata: {\"a\":1}\n\n: keep-alive\ndata:  b\n\n: keep-alive\ndata: [DONE]\n\n",
         ),
-        (
-            "multi_data",
-            ": c\n\nevent: e\ndata: {\ndata: \"a\":1\ndata: }\n\ndata:  b\n\ndata: [DONE]\n\n",
-        ),
+        ("multi_data", ": c\n\nevent: e\ndata: {\ndata: \"a\":1\ndata: }\n\ndata:  b\n\ndata: [DONE]\n\n"),
         ("bom", "\u{feff}: c\n\nevent: e\ndata: {\"a\":1}\n\ndata:  b\n\ndata: [DONE]\n\n"),
         ("no_event_name", ": c\n\ndata: {\"a\":1}\n\ndata:  b\n\ndata: [DONE]\n\n"),
     ] {
