@@ -178,7 +178,7 @@ async fn a_reset_does_not_wait_for_a_client_that_takes_nothing() {
         let (mut client, stream) = pair().await;
         let (socket, control) = socket(stream, faults);
         let io = ClientIo::plain(socket, control.clone());
-        let server = serve(io, control.clone(), noise(2, 20_000_000), |_| {});
+        let server = serve(io, control.clone(), noise(2, 1_000_003).repeat(20), |_| {});
         client.write_all(REQUEST).await.unwrap();
         let mut head = [0; 15];
         guarded(client.read_exact(&mut head)).await.unwrap();

@@ -176,7 +176,7 @@ async fn an_answer_to_an_upload_that_goes_on_arrives_whole() {
         socket.shutdown().await.unwrap();
     });
     // More than sockets hold: the client reads only when all is written.
-    guarded(client.write_all(&noise(8, 20_000_000))).await.unwrap();
+    guarded(client.write_all(&noise(8, 1_000_003).repeat(20))).await.unwrap();
     let (got, end) = read_all(&mut client).await;
     assert_eq!((got.as_slice(), end.unwrap()), (&b"429"[..], 3));
     drop(client);
@@ -204,7 +204,7 @@ async fn a_tunnel_goes_on_after_one_direction_has_ended() {
 #[tokio::test]
 async fn a_client_that_does_not_read_is_bounded_and_loses_nothing() {
     let Fixture { mut client, mut socket, down, counters, .. } = open(&[], &[Fault::Slice(3_000)]).await;
-    let sent = Arc::new(noise(9, 20_000_000));
+    let sent = Arc::new(noise(9, 1_000_003).repeat(20));
     let all = Arc::clone(&sent);
     let writing = tokio::spawn(async move {
         socket.write_all(&all).await.unwrap();

@@ -258,7 +258,7 @@ async fn latency_shifts_a_stream_and_does_not_throttle_it() {
 async fn a_reader_that_stops_costs_bounded_memory_and_loses_nothing() {
     for (faults, most) in [(&[][..], 4 * READ_SIZE), (&[Fault::Slice(5_000)], 4 * READ_SIZE)] {
         let mut link = open(&[], faults).await;
-        let sent = Arc::new(noise(4, 24 * 1024 * 1024));
+        let sent = Arc::new(noise(4, 1_000_003).repeat(24));
         let (_reader, mut writer) = link.upstream.into_split();
         let all = Arc::clone(&sent);
         let writing = tokio::spawn(async move {
