@@ -6,7 +6,9 @@ use std::{
 };
 
 use aconite_api::model;
-use aconite_toxics::{ConnectFault, Direction, Instance, Moment, Report, Schedule, Scope, StageId, StreamFilter};
+use aconite_toxics::{
+    ConnectFault, Direction, Instance, Moment, Report, Schedule, Scope, StageId, StreamFilter,
+};
 use bytes::Bytes;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -103,9 +105,10 @@ impl ConnectionShared {
     pub(crate) fn view(&self) -> model::Connection {
         let plan = self.proxy.plan.borrow();
         let decisions = self.decisions();
-        let acting = plan.toxics.iter().filter(|toxic| {
-            decisions.given(toxic.id.toxic).is_some_and(|ticket| ticket.is_good())
-        });
+        let acting = plan
+            .toxics
+            .iter()
+            .filter(|toxic| decisions.given(toxic.id.toxic).is_some_and(|ticket| ticket.is_good()));
         model::Connection {
             id: self.id,
             proxy: self.proxy.name.to_string(),
@@ -116,6 +119,12 @@ impl ConnectionShared {
             age_ms: u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX),
             toxics: acting.map(|toxic| toxic.spec.name.clone()).collect(),
         }
+    }
+}
+
+impl AsRef<Counters> for ConnectionShared {
+    fn as_ref(&self) -> &Counters {
+        &self.counters
     }
 }
 
@@ -156,7 +165,8 @@ impl Governor for ByteGovernor {
     }
 
     fn report(&mut self, id: StageId, report: Report) {
-        let name = |ticket: &crate::plan::Ticket| (ticket.toxic.spec.name.clone(), ticket.toxic.spec.kind.clone());
+        let name =
+            |ticket: &crate::plan::Ticket| (ticket.toxic.spec.name.clone(), ticket.toxic.spec.kind.clone());
         let Some((toxic, kind)) = self.connection.decisions().given(id.toxic).map(name) else { return };
         if report.struck.is_some() {
             self.connection.proxy.metrics.struck(&self.connection.proxy.name, &kind);

@@ -49,7 +49,12 @@ impl Metrics {
         type Pair = fn((u64, u64)) -> u64;
         let directions: [(&str, Pair); 2] = [("received", |pair| pair.0), ("sent", |pair| pair.1)];
         for (name, pick) in directions {
-            head(&mut text, &format!("toxiproxy_proxy_{name}_bytes_total"), "counter", "Bytes, as Toxiproxy counts them.");
+            head(
+                &mut text,
+                &format!("toxiproxy_proxy_{name}_bytes_total"),
+                "counter",
+                "Bytes, as Toxiproxy counts them.",
+            );
             for proxy in traffic {
                 for (direction, pair) in [("downstream", proxy.down), ("upstream", proxy.up)] {
                     let _ = writeln!(
@@ -65,13 +70,35 @@ impl Metrics {
         }
         head(&mut text, "aconite_connections_open", "gauge", "Client connections that are open.");
         for proxy in traffic {
-            let _ = writeln!(text, "aconite_connections_open{{proxy=\"{}\"}} {}", escaped(&proxy.proxy), proxy.open);
+            let _ = writeln!(
+                text,
+                "aconite_connections_open{{proxy=\"{}\"}} {}",
+                escaped(&proxy.proxy),
+                proxy.open
+            );
         }
-        single(&mut text, "aconite_connections_total", "counter", "Client connections accepted.", self.connections.load(Relaxed));
-        single(&mut text, "aconite_exchanges_total", "counter", "HTTP exchanges begun.", self.exchanges.load(Relaxed));
+        single(
+            &mut text,
+            "aconite_connections_total",
+            "counter",
+            "Client connections accepted.",
+            self.connections.load(Relaxed),
+        );
+        single(
+            &mut text,
+            "aconite_exchanges_total",
+            "counter",
+            "HTTP exchanges begun.",
+            self.exchanges.load(Relaxed),
+        );
         single(&mut text, "aconite_exchanges_in_flight", "gauge", "HTTP exchanges that go on.", in_flight);
         single(&mut text, "aconite_chaos_enabled", "gauge", "Whether toxics act.", u64::from(chaos));
-        head(&mut text, "aconite_toxics_struck_total", "counter", "Connections and exchanges that a toxic struck.");
+        head(
+            &mut text,
+            "aconite_toxics_struck_total",
+            "counter",
+            "Connections and exchanges that a toxic struck.",
+        );
         for ((proxy, kind), count) in &*self.struck.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = writeln!(
                 text,
@@ -80,7 +107,12 @@ impl Metrics {
                 escaped(kind)
             );
         }
-        head(&mut text, "aconite_toxics_passed_total", "counter", "Connections and exchanges that a toxic was meant for and let pass.");
+        head(
+            &mut text,
+            "aconite_toxics_passed_total",
+            "counter",
+            "Connections and exchanges that a toxic was meant for and let pass.",
+        );
         for ((proxy, kind, reason), count) in &*self.passed.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = writeln!(
                 text,

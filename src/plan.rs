@@ -11,8 +11,8 @@ use std::{
 };
 
 use aconite_toxics::{
-    Budget, Catalogue, ConnectFault, Dice, Direction, Instance, Level, Matcher, RequestFacts, Scope, SpecError, StageId, Start,
-    ToxicSpec,
+    Budget, Catalogue, ConnectFault, Dice, Direction, Instance, Level, Matcher, RequestFacts, Scope,
+    SpecError, StageId, Start, ToxicSpec,
 };
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ impl Armed {
     /// # Errors
     /// If it does not hold.
     pub(crate) fn new(spec: ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
-        let spec = catalogue.resolve(spec.named())?;
+        let spec = catalogue.resolve(&spec).named();
         let definition = catalogue.definition(&spec.kind)?;
         let start = catalogue.parse(&spec)?;
         let matcher = Matcher::compile(&spec.matching.clone().unwrap_or_default())?;
@@ -300,7 +300,8 @@ fn spend(budget: Budget, uses: &Arc<Uses>) -> (Option<&'static str>, Option<Acti
     if !after_skip.is_multiple_of(budget.every.unwrap_or(1).max(1)) {
         return (Some("budget.every"), None);
     }
-    let below = |limit: Option<u64>| move |count: u64| limit.is_none_or(|limit| count < limit).then_some(count + 1);
+    let below =
+        |limit: Option<u64>| move |count: u64| limit.is_none_or(|limit| count < limit).then_some(count + 1);
     if uses.active.fetch_update(Relaxed, Relaxed, below(budget.max_active)).is_err() {
         return (Some("budget.max_active"), None);
     }
@@ -313,7 +314,8 @@ fn spend(budget: Budget, uses: &Arc<Uses>) -> (Option<&'static str>, Option<Acti
 
 /// The byte toxics that strike a direction of a connection.
 pub(crate) fn byte_stages(plan: &Plan, direction: Direction, decisions: &mut Decisions) -> Vec<StageId> {
-    let toxics = plan.toxics.iter().filter(|toxic| toxic.level == Level::Bytes && toxic.spec.stream == direction);
+    let toxics =
+        plan.toxics.iter().filter(|toxic| toxic.level == Level::Bytes && toxic.spec.stream == direction);
     toxics
         .filter(|toxic| decisions.ticket(plan, toxic, None).is_some_and(|ticket| ticket.is_good()))
         .map(|toxic| toxic.id)
@@ -328,14 +330,18 @@ mod tests {
         let catalogue = Catalogue::default();
         let toxics: Vec<_> = specs
             .iter()
-            .map(|spec| Arc::new(Armed::new(serde_json::from_value(spec.clone()).unwrap(), &catalogue).unwrap()))
+            .map(|spec| {
+                Arc::new(Armed::new(serde_json::from_value(spec.clone()).unwrap(), &catalogue).unwrap())
+            })
             .collect();
         Plan::at(Instant::now(), "p".into(), 42, false, &toxics).0
     }
 
     fn struck(plan: &Plan, numbers: std::ops::Range<u64>) -> Vec<u64> {
         numbers
-            .filter(|number| !byte_stages(plan, Direction::Downstream, &mut Decisions::new(*number)).is_empty())
+            .filter(|number| {
+                !byte_stages(plan, Direction::Downstream, &mut Decisions::new(*number)).is_empty()
+            })
             .collect()
     }
 
@@ -362,7 +368,8 @@ mod tests {
 
     #[tokio::test]
     async fn budgets_count() {
-        let with = |budget: serde_json::Value| plan(&[serde_json::json!({"type": "latency", "budget": budget})]);
+        let with =
+            |budget: serde_json::Value| plan(&[serde_json::json!({"type": "latency", "budget": budget})]);
         assert_eq!(struck(&with(serde_json::json!({"skip": 2, "times": 3})), 0..10), [2, 3, 4]);
         assert_eq!(struck(&with(serde_json::json!({"every": 3})), 0..10), [0, 3, 6, 9]);
         let plan = with(serde_json::json!({"max_active": 1}));
@@ -376,12 +383,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_window_opens_and_closes() {
         let spec = serde_json::json!({"type": "latency", "window": {"after": "1s", "for": "2s"}});
-        let toxics = [Arc::new(Armed::new(serde_json::from_value(spec).unwrap(), &Catalogue::default()).unwrap())];
+        let toxics =
+            [Arc::new(Armed::new(serde_json::from_value(spec).unwrap(), &Catalogue::default()).unwrap())];
         let start = Instant::now();
         let at = |ms| Plan::at(start + Duration::from_millis(ms), "p".into(), 1, false, &toxics);
-        for (ms, open, next) in
-            [(0, 0, Some(1_000)), (999, 0, Some(1_000)), (1_000, 1, Some(3_000)), (2_999, 1, Some(3_000)), (3_000, 0, None)]
-        {
+        for (ms, open, next) in [
+            (0, 0, Some(1_000)),
+            (999, 0, Some(1_000)),
+            (1_000, 1, Some(3_000)),
+            (2_999, 1, Some(3_000)),
+            (3_000, 0, None),
+        ] {
             let (plan, changes) = at(ms);
             assert_eq!(plan.toxics.len(), open, "{ms}");
             assert_eq!(changes, next.map(|next| start + Duration::from_millis(next)), "{ms}");

@@ -54,9 +54,15 @@ pub(crate) struct ProxyContext {
 
 /// What the proxy speaks, with what that needs.
 pub(crate) enum Kind {
-    Tcp { host: String, port: u16 },
+    Tcp {
+        host: String,
+        port: u16,
+    },
     /// With the certificate that it serves TLS with, if it does.
-    Http { target: Arc<Target>, tls: Option<Arc<rustls::sign::CertifiedKey>> },
+    Http {
+        target: Arc<Target>,
+        tls: Option<Arc<rustls::sign::CertifiedKey>>,
+    },
     Forward(ForwardRules),
 }
 
@@ -354,7 +360,11 @@ fn certificate(
         }
         (None, None) => {
             let host = spec.listen.rsplit_once(':').map_or("localhost", |(host, _)| host);
-            let host = if host.is_empty() { "localhost" } else { host.trim_start_matches('[').trim_end_matches(']') };
+            let host = if host.is_empty() {
+                "localhost"
+            } else {
+                host.trim_start_matches('[').trim_end_matches(']')
+            };
             authority.leaf(host).map_err(|error| error.to_string())
         }
         _ => Err("`cert` and `key` go together".to_owned()),

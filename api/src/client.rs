@@ -125,8 +125,8 @@ impl Client {
         let bad = || ClientError::Url(url.to_owned());
         let rest = url.strip_prefix("http://").unwrap_or(url);
         let uri: Uri = format!("http://{}/", rest.trim_end_matches('/')).parse().map_err(|_| bad())?;
-        let authority =
-            uri.authority().filter(|_| uri.path() == "/" && !rest.contains("://")).ok_or_else(bad)?;
+        let is_plain = uri.path() == "/" && uri.query().is_none() && !rest.contains(['@', '#']);
+        let authority = uri.authority().filter(|_| is_plain && !rest.contains("://")).ok_or_else(bad)?;
         let port = authority.port_u16().unwrap_or(80);
         let authorization = token
             .map(|token| HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| ClientError::Token))

@@ -9,8 +9,9 @@ use crate::model::{
 
 /// What the API asks. The proxy implements it; no call waits for a connection's data.
 ///
-/// A proxy is always given back with the address that it really listens on,
-/// complete attributes, and toxics in order: upstream ones first.
+/// A proxy is always given back with the address that it really listens on, complete attributes, toxics in order
+/// (upstream ones first), and with its password masked; what comes in masked is what it was. Errors in a proxy's
+/// toxics say which one: `toxics[1].attributes.rate`.
 pub trait Control: Send + Sync + 'static {
     /// The toxics that can be added.
     fn catalogue(&self) -> &Catalogue;

@@ -8,7 +8,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::ControlError;
+use crate::{ControlError, v1::read::nearest};
 
 /// Why a request was refused.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -67,7 +67,10 @@ impl From<ControlError> for Problem {
                 Self { path: Some("name".to_owned()), ..Self::new(StatusCode::CONFLICT, "exists", message) }
             }
             ControlError::Spec(error) => error.into(),
-            ControlError::Invalid { path, hint, .. } => Self { hint, ..Self::invalid(path, message) },
+            ControlError::Invalid { path, hint, .. } => {
+                let hint = hint.or_else(|| nearest(&message));
+                Self { hint, ..Self::invalid(path, message) }
+            }
             ControlError::Listen(_) => {
                 Self { path: Some("listen".to_owned()), ..Self::new(StatusCode::CONFLICT, "listen", message) }
                     .hint("choose another address; port 0 picks a free port")
@@ -88,8 +91,7 @@ impl From<SpecError> for Problem {
                 ))
             }
             SpecError::Attributes { path, .. } => {
-                let hint = crate::v1::read::nearest(&message);
-                Self { hint, ..Self::invalid(path, message) }
+                Self { hint: nearest(&message), ..Self::invalid(path, message) }
             }
         }
     }

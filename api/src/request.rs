@@ -39,18 +39,22 @@ impl<S: Send + Sync> FromRequest<S> for Body {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let path = request.uri().path().to_owned();
-        let refuse = |status, code, message: String| Err(refusal(&path, Problem::new(status, code, message)));
+        let refuse = |status, code, message: String| refusal(&path, Problem::new(status, code, message));
         match tokio::time::timeout(BODY_TIME, Bytes::from_request(request, state)).await {
             Ok(Ok(bytes)) => Ok(Self(bytes)),
-            Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                refuse(rejection.status(), "too_large", format!("the body is larger than {MAX_BODY} bytes"))
+            Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(refuse(
+                rejection.status(),
+                "too_large",
+                format!("the body is larger than {MAX_BODY} bytes"),
+            )),
+            Ok(Err(rejection)) => {
+                Err(refuse(rejection.status(), "bad_body", "the body broke off".to_owned()))
             }
-            Ok(Err(rejection)) => refuse(rejection.status(), "bad_body", "the body broke off".to_owned()),
-            Err(_) => refuse(
+            Err(_) => Err(refuse(
                 StatusCode::REQUEST_TIMEOUT,
                 "slow_body",
                 format!("the body took longer than {} s", BODY_TIME.as_secs()),
-            ),
+            )),
         }
     }
 }

@@ -256,7 +256,7 @@ mod tests {
             let origin = ("origin", "http://toxiproxy:8474");
             assert_eq!(admit(&security, &Method::POST, "/populate", &[host, origin]), 403);
         }
-        let v1 = |security, headers: &[_]| admit(security, &Method::GET, "/v1/proxies", headers);
+        let v1 = |security: &Security, headers: &[_]| admit(security, &Method::GET, "/v1/proxies", headers);
         let local = ("host", "127.0.0.1");
         assert_eq!(v1(&Security::drop_in(None), &[local]), 403);
         let with_token = Security::drop_in(Some("t".to_owned()));

@@ -5,6 +5,7 @@ mod endpoint;
 mod observe;
 mod openapi;
 mod page;
+mod presets;
 mod proxies;
 pub(crate) mod read;
 mod toxics;
@@ -97,6 +98,9 @@ fn endpoints<C: Control>() -> Vec<Endpoint<C>> {
             .answers::<catalogue::Types>(200),
         Endpoint::get("/v1/toxics/{type}", "Explains a type of toxic", catalogue::get)
             .answers::<ToxicType>(200),
+        Endpoint::get("/v1/presets", "Lists causes of failure, and how providers word them", presets::list)
+            .query::<presets::PresetFilter>()
+            .answers::<presets::Presets>(200),
         Endpoint::get("/v1/chaos", "Shows the kill switch", observe::chaos).answers::<Chaos>(200),
         Endpoint::post("/v1/chaos/enable", "Lets toxics act", observe::enable)
             .takes::<Switch>()

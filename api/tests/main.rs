@@ -1,1 +1,10 @@
-//! t
+//! The API over a fake of the proxies, without sockets but where the client is tested.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+mod app;
+mod fake;
+
+mod client;
+mod populate;
+mod root;
+mod v1;
+mod vectors;

@@ -178,6 +178,13 @@ impl Event {
         (!last.is_empty()).then(|| String::from_utf8_lossy(last))
     }
 
+    /// Its lines, each with its end: LF, CR, CRLF, or nothing at the end of the bytes. In NDJSON there is one.
+    pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let ndjson = (self.framing == Framing::Ndjson).then(|| split_ndjson(&self.raw));
+        let sse = if ndjson.is_some() { &[][..] } else { &self.raw[..] };
+        ndjson.into_iter().chain(lines(sse).map(|line| (line.content, line.end)))
+    }
+
     /// Its data: in SSE the values of its `data` lines joined by LF, in NDJSON the line without its end.
     ///
     /// Borrowed unless there are several `data` lines.
@@ -252,7 +259,7 @@ fn values(data: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 fn put_on_one_line(out: &mut BytesMut, data: &[u8]) {
-    out.extend(data.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+    out.extend(data.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
 }
 
 /// The content of a line and its end. A CR alone does not end a line here.

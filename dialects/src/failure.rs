@@ -16,6 +16,7 @@ mod compatible;
 mod gateway;
 mod gemini;
 mod openai;
+mod plain;
 mod vector;
 
 pub use gateway::page as gateway_page;
@@ -89,6 +90,8 @@ named! {
 pub struct Facts<'a> {
     /// The model that was asked for. Empty: none that is known.
     pub model: &'a str,
+    /// The collection of vectors that was asked. Empty: none that is known.
+    pub collection: &'a str,
     /// What tells this failure from others: its ids derive from it, so that the same number gives the same bytes.
     pub id: u64,
     /// The time, in seconds since 1970: some limits are said to end at a time of day.
@@ -101,6 +104,10 @@ pub struct Facts<'a> {
 impl Facts<'_> {
     fn model_or<'a>(&'a self, other: &'a str) -> &'a str {
         if self.model.is_empty() { other } else { self.model }
+    }
+
+    fn collection_or<'a>(&'a self, other: &'a str) -> &'a str {
+        if self.collection.is_empty() { other } else { self.collection }
     }
 
     /// So many hexadecimal digits, the same for the same facts.
@@ -201,7 +208,7 @@ fn is_vector_store(dialect: Dialect) -> bool {
 }
 
 /// The frames by which a provider says, in a stream that runs, that it has failed. The stream then ends without its
-/// terminator. Empty if the provider has no such frame that is known, or the cause cannot come up in a stream.
+/// terminator. Empty if no such frame of the provider is known, or not how it words the cause.
 ///
 /// `seq` is the `sequence_number` that the next event of an OpenAI Responses stream would have.
 pub fn in_stream(

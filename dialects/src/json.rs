@@ -18,7 +18,7 @@ mod text;
 
 pub use document::{Document, Node};
 pub(crate) use edit::remove;
-pub use edit::{EditError, apply};
+pub use edit::{EditError, apply, same};
 pub use op::{Change, JsonType, Op, PatchOp, Path, PathEdit, Pointer};
 pub use scan::{Kind, NotJson, Span, member};
 pub use splice::Splices;

@@ -3,6 +3,7 @@
 //! Pure functions and small state machines over bytes: no sockets, no clock, no randomness of its own. What a fault
 //! does not touch leaves every function here byte for byte as it came.
 //!
+//! - [`checks`]: what must hold for arbitrary bytes, for fuzzers to run.
 //! - [`content`]: what an event of an answer's stream is for.
 //! - [`dialect`]: whose protocol a request speaks, and what it is for.
 //! - [`embeddings`]: answers that are vectors, spoilt in place.
@@ -11,6 +12,7 @@
 //! - [`hits`]: answers of vector searches, spoilt in place.
 //! - [`json`]: JSON documents, edited in place.
 
+pub mod checks;
 pub mod content;
 pub mod dialect;
 pub mod embeddings;

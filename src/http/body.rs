@@ -14,7 +14,7 @@ use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::oneshot, time::Sleep};
 
-pub(crate) use super::source::{Broken, Source, Tee};
+pub(crate) use super::source::{Source, Tee};
 use super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing};
 use crate::link::Lane;
 
@@ -150,7 +150,16 @@ impl Flow {
     ) -> Self {
         let started = governor.ongoing().started;
         let lane = Lane::new(started, governor);
-        Self { source: Some(source), lane, decoding, trailers: None, role, state: State::Moving, bytes: 0, length }
+        Self {
+            source: Some(source),
+            lane,
+            decoding,
+            trailers: None,
+            role,
+            state: State::Moving,
+            bytes: 0,
+            length,
+        }
     }
 
     fn ongoing(&self) -> &Arc<Ongoing> {

@@ -76,9 +76,10 @@ impl Client {
         let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let origin = Origin::new(tls, authority.host(), port);
         let host = origin.host.to_string();
-        let target = self.rules()?.target(&host, port).unwrap_or_else(|| {
-            Arc::new(Target::Server { origin, prefix: String::new() })
-        });
+        let target = self
+            .rules()?
+            .target(&host, port)
+            .unwrap_or_else(|| Arc::new(Target::Server { origin, prefix: String::new() }));
         Ok(Destination { authority: authority_for(&target, authority.as_str()), target, host })
     }
 
@@ -86,7 +87,11 @@ impl Client {
     pub(crate) fn rules(&self) -> Result<&ForwardRules, Trouble> {
         match &self.proxy.kind {
             crate::proxy::Kind::Forward(rules) => Ok(rules),
-            _ => Err(Trouble::new(StatusCode::BAD_REQUEST, "not_a_forward_proxy", "this proxy takes no CONNECT")),
+            _ => Err(Trouble::new(
+                StatusCode::BAD_REQUEST,
+                "not_a_forward_proxy",
+                "this proxy takes no CONNECT",
+            )),
         }
     }
 
@@ -96,15 +101,22 @@ impl Client {
     /// # Errors
     /// If it does not hold.
     pub(crate) fn own_toxic(&self, headers: &HeaderMap) -> Result<Option<Arc<Armed>>, Trouble> {
-        let Some(value) = headers.get(headers::IN_BAND).filter(|_| self.proxy.spec.in_band) else { return Ok(None) };
+        let Some(value) = headers.get(headers::IN_BAND).filter(|_| self.proxy.spec.in_band) else {
+            return Ok(None);
+        };
         let bad = |reason: String| {
-            Trouble::new(StatusCode::BAD_REQUEST, "bad_toxic", format!("the header x-aconite-toxic: {reason}"))
+            Trouble::new(
+                StatusCode::BAD_REQUEST,
+                "bad_toxic",
+                format!("the header x-aconite-toxic: {reason}"),
+            )
         };
         let text = value.to_str().map_err(|_| bad("it is not plain text".to_owned()))?;
         let mut parts = text.split(';').map(str::trim);
         let mut spec = ToxicSpec::new(parts.next().unwrap_or_default(), serde_json::Map::new());
         for part in parts.filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').ok_or_else(|| bad(format!("`{part}` is no name=value")))?;
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| bad(format!("`{part}` is no name=value")))?;
             spec.attributes.insert(name.trim().to_owned(), read_value(value.trim()));
         }
         let armed = Armed::new(spec, &self.proxy.catalogue).map_err(|error| bad(error.to_string()))?;
@@ -121,7 +133,10 @@ fn read_value(text: &str) -> Value {
 fn tunnelled(end: &Arc<FarEnd>, head: &request::Parts) -> Result<Destination, Trouble> {
     let asked = asked_authority(head).unwrap_or_default();
     let host = host_of(&asked);
-    if !host.is_empty() && !host.eq_ignore_ascii_case(&end.host) && !host.eq_ignore_ascii_case(&end.connect_host) {
+    if !host.is_empty()
+        && !host.eq_ignore_ascii_case(&end.host)
+        && !host.eq_ignore_ascii_case(&end.connect_host)
+    {
         tracing::warn!(connect = %end.connect_host, server_name = %end.host, host, "a request asks for another host than its tunnel");
         let text = format!(
             "the request is for `{host}`, but its tunnel leads to `{}` (TLS server name `{}`)",

@@ -134,7 +134,8 @@ mod tests {
             let body = coded(coding);
             for size in [1, 7, body.len()] {
                 let mut decoding = Decoding::new(coding).unwrap();
-                let plain: Vec<u8> = body.chunks(size).flat_map(|piece| decoding.push(piece).unwrap()).collect();
+                let plain: Vec<u8> =
+                    body.chunks(size).flat_map(|piece| decoding.push(piece).unwrap()).collect();
                 assert_eq!(plain, TEXT, "{coding:?} by {size}");
             }
         }
@@ -163,7 +164,10 @@ mod tests {
     #[test]
     fn what_is_not_coded_as_it_says_is_an_error() {
         for coding in [Coding::Gzip, Coding::Zstd] {
-            assert!(Decoding::new(coding).unwrap().push(b"<html>no such thing</html>").is_err(), "{coding:?}");
+            assert!(
+                Decoding::new(coding).unwrap().push(b"<html>no such thing</html>").is_err(),
+                "{coding:?}"
+            );
         }
     }
 }

@@ -1,18 +1,18 @@
 //! One request and its answer, from head to head.
 use std::{
     convert::Infallible,
-    sync::{
-        Arc, Mutex, PoisonError,
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use aconite_api::model::{Attempt, Exchange, ExchangeEnd, How, Side};
 use aconite_toxics::{
-    BodyForm, ConnectFault, Decision, Direction, Ending, ExchangeFilter, Instance, Level, StageId, Verdict,
+    BodyForm, ConnectFault, Decision, DeclaredLength, Direction, Ending, ExchangeFilter, Instance, Level, StageId, Verdict,
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request, response};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request, response,
+};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use tokio::sync::oneshot;
@@ -52,7 +52,10 @@ enum Course {
 ///
 /// # Errors
 /// None: what goes wrong becomes an answer, or the end of the connection.
-pub(crate) async fn run(client: Arc<Client>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+pub(crate) async fn run(
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
     let (head, incoming) = request.into_parts();
     let destination = match client.destination(&head) {
         Ok(destination) => destination,
@@ -109,7 +112,11 @@ async fn prepare(
     let json = body_form(&head.headers) == BodyForm::Document;
     let body = if incoming.is_end_stream() {
         RequestBody::None
-    } else if toxics_read && json && !expects && length.is_none_or(|length| length <= client.proxy.max_edit_bytes as u64) {
+    } else if toxics_read
+        && json
+        && !expects
+        && length.is_none_or(|length| length <= client.proxy.max_edit_bytes as u64)
+    {
         match Limited::new(incoming, client.proxy.max_edit_bytes).collect().await {
             Ok(collected) => {
                 let bytes = collected.to_bytes();
@@ -123,7 +130,13 @@ async fn prepare(
                     "the request's body has no announced length and is larger than `max_edit_bytes`, and a toxic has to read it",
                 ));
             }
-            Err(_) => return Err(Trouble::new(StatusCode::BAD_REQUEST, "request_broken", "the request's body broke off")),
+            Err(_) => {
+                return Err(Trouble::new(
+                    StatusCode::BAD_REQUEST,
+                    "request_broken",
+                    "the request's body broke off",
+                ));
+            }
         }
     } else if length.is_some_and(|length| length <= Tee::LIMIT) || json {
         RequestBody::Tee(Tee::new(incoming))
@@ -192,7 +205,12 @@ impl Running {
 
     fn attempt(&self, target: &Target, outcome: &str, status: Option<u16>, asked: Duration) {
         let ms = (self.ongoing.now() - asked).as_secs_f64() * 1e3;
-        self.ongoing.attempt(Attempt { provider: target.to_string(), outcome: outcome.to_owned(), status, ms });
+        self.ongoing.attempt(Attempt {
+            provider: target.to_string(),
+            outcome: outcome.to_owned(),
+            status,
+            ms,
+        });
     }
 
     /// The first toxic that spoils the making of the upstream connection.
@@ -214,7 +232,9 @@ impl Running {
     async fn cannot_connect(&self, fault: ConnectFault, target: &Target) -> Response<Body> {
         let limit = self.ongoing.proxy.upstreams.connect_timeout;
         let (status, code, message) = match fault {
-            ConnectFault::DnsNxdomain => (502, "upstream_dns", format!("no address for `{target}`: no such host")),
+            ConnectFault::DnsNxdomain => {
+                (502, "upstream_dns", format!("no address for `{target}`: no such host"))
+            }
             ConnectFault::Refuse => {
                 (502, "upstream_connect", format!("cannot connect to {target}: connection refused"))
             }
@@ -240,7 +260,11 @@ impl Running {
             }
             let Some(dice) = self.ongoing.dice(toxic.id.toxic) else { continue };
             let direction = toxic.spec.stream;
-            let form = if direction == Direction::Upstream { body_form(&self.head.headers) } else { BodyForm::Opaque };
+            let form = if direction == Direction::Upstream {
+                body_form(&self.head.headers)
+            } else {
+                BodyForm::Opaque
+            };
             match toxic.start(&self.ongoing.facts.scope(direction, form, None), dice) {
                 Instance::Exchange(filter) => filters.push(Filter { id: toxic.id, direction, filter }),
                 Instance::Idle(reason) => self.ongoing.passed_over(toxic.id.toxic, reason),
@@ -410,7 +434,13 @@ impl Running {
         }
         let unreadable = coded != Coded::Plain && decoding.is_none();
         let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope.clone(), ready, unreadable);
-        let announced = if changes { None } else { source.exact_size() };
+        let mut announced = if changes { None } else { source.exact_size() };
+        if let Some(DeclaredLength(declared)) = head.extensions.get() {
+            // hyper sends no more than the header says, and closes if the body comes to less.
+            head.headers.insert(header::CONTENT_LENGTH, (*declared).into());
+            head.headers.remove(header::TRANSFER_ENCODING);
+            announced = None;
+        }
         self.mark(&mut head.headers, |toxic| match toxic.level {
             Level::Exchange => true,
             _ => concerns(toxic, &scope),
@@ -421,7 +451,10 @@ impl Running {
         }
         head.version = Version::HTTP_11;
         self.ongoing.answered(head.status.as_u16(), matches!(form, BodyForm::Events(_)));
-        Response::from_parts(head, Body::Flow(Box::new(Flow::response(source, governor, decoding, announced))))
+        Response::from_parts(
+            head,
+            Body::Flow(Box::new(Flow::response(source, governor, decoding, announced))),
+        )
     }
 
     /// Names the toxics that apply, the ones on the connection's bytes too.
@@ -485,6 +518,9 @@ impl Running {
 async fn follow(ongoing: &Ongoing, id: StageId, decision: Decision) -> Course {
     if decision.struck {
         ongoing.struck(id.toxic, ongoing.now());
+    }
+    if let Some(reason) = decision.skipped {
+        ongoing.passed_over(id.toxic, reason);
     }
     if !decision.after.is_zero() && !ongoing.wait(id, Some(decision.after)).await {
         return Course::Forward;

@@ -1,4 +1,6 @@
 //! What is known of a request.
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use aconite_dialects::{Dialect, Operation, json};
 use aconite_toxics::{BodyForm, Direction, RequestFacts, Scope};
 use bytes::Bytes;
@@ -34,7 +36,9 @@ impl Said {
     pub(crate) fn by(body: &[u8]) -> Self {
         let value = |name| json::member(body, name).and_then(|span| body.get(span));
         Self {
-            model: value("model").filter(|raw| raw.starts_with(b"\"")).map(|raw| json::unquote(raw).into_owned()),
+            model: value("model")
+                .filter(|raw| raw.starts_with(b"\""))
+                .map(|raw| json::unquote(raw).into_owned()),
             streaming: value("stream").map(|raw| raw == b"true"),
         }
     }
@@ -100,6 +104,7 @@ impl Facts {
             body,
             length,
             passed: 0,
+            date: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
         }
     }
 }
@@ -113,7 +118,11 @@ pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
         return BodyForm::Events(framing);
     }
     let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence == "application/json" || essence.ends_with("+json") { BodyForm::Document } else { BodyForm::Opaque }
+    if essence == "application/json" || essence.ends_with("+json") {
+        BodyForm::Document
+    } else {
+        BodyForm::Opaque
+    }
 }
 
 /// The length that a head announces.

@@ -37,7 +37,10 @@ impl ForwardRules {
         Ok(Self {
             intercept: intercept.iter().map(|host| WildMatch::new(&ascii(host))).collect(),
             map,
-            credentials: spec.credentials.as_ref().map(|credentials| format!("Basic {}", STANDARD.encode(credentials))),
+            credentials: spec
+                .credentials
+                .as_ref()
+                .map(|credentials| format!("Basic {}", STANDARD.encode(credentials))),
         })
     }
 
@@ -77,7 +80,8 @@ fn ascii(host: &str) -> String {
         return host.to_ascii_lowercase();
     }
     // A label at a time: a glob is no host name.
-    let labels = host.split('.').map(|label| idna::domain_to_ascii(label).unwrap_or_else(|_| label.to_lowercase()));
+    let labels =
+        host.split('.').map(|label| idna::domain_to_ascii(label).unwrap_or_else(|_| label.to_lowercase()));
     labels.collect::<Vec<_>>().join(".")
 }
 
@@ -104,7 +108,9 @@ mod tests {
 
     #[test]
     fn hosts_are_mapped_with_and_without_port() {
-        let rules = rules(serde_json::json!({"map": {"api.test": "http://127.0.0.1:1", "api.test:8443": "sim://openai"}}));
+        let rules = rules(
+            serde_json::json!({"map": {"api.test": "http://127.0.0.1:1", "api.test:8443": "sim://openai"}}),
+        );
         assert_eq!(rules.target("API.test", 443).unwrap().to_string(), "127.0.0.1:1");
         assert_eq!(rules.target("api.test", 8443).unwrap().to_string(), "sim://openai");
         assert!(rules.target("other.test", 443).is_none());

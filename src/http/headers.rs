@@ -94,7 +94,9 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     headers.contains_key(header::UPGRADE)
-        && values.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
+        && values
+            .flat_map(|value| value.split(','))
+            .any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
 }
 
 /// A path as it may be written down: values of secret query parameters are hidden.
@@ -143,7 +145,8 @@ mod tests {
             ]),
             REQUEST,
         );
-        let expected = map(&[("accept", "a"), ("accept", "b"), ("te", "trailers"), ("authorization", "Bearer k")]);
+        let expected =
+            map(&[("accept", "a"), ("accept", "b"), ("te", "trailers"), ("authorization", "Bearer k")]);
         assert_eq!(kept, Some(expected));
     }
 

@@ -109,7 +109,12 @@ pub(crate) fn socket(stream: TcpStream, connection: &Arc<ConnectionShared>) -> (
 }
 
 /// Serves HTTP without TLS.
-pub(crate) async fn serve_plain(stream: TcpStream, connection: &Arc<ConnectionShared>, via: Via, http2: bool) {
+pub(crate) async fn serve_plain(
+    stream: TcpStream,
+    connection: &Arc<ConnectionShared>,
+    via: Via,
+    http2: bool,
+) {
     let (socket, control) = socket(stream, connection);
     let io = ClientIo::plain(socket, control.clone());
     serve_http(io, control, connection, via, http2).await;
@@ -123,7 +128,9 @@ async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: V
         Ok(hello) => hello,
         Err(error) => return tracing::debug!(proxy = %proxy.name, %error, "no TLS handshake"),
     };
-    let Some(stream) = handshake(hello, &[tls::ALPN_H2, tls::ALPN_HTTP1], leaf, connection).await else { return };
+    let Some(stream) = handshake(hello, &[tls::ALPN_H2, tls::ALPN_HTTP1], leaf, connection).await else {
+        return;
+    };
     let http2 = stream.is_h2();
     serve_http(ClientIo::tls(stream, control.clone()), control, connection, via, http2).await;
 }
@@ -143,8 +150,12 @@ pub(crate) async fn handshake(
     });
     let result = match spoiled {
         None => hello.finish(alpn, leaf).await,
-        Some(ConnectFault::TlsBadCert) => hello.finish_fresh(alpn, proxy.authority.leaf_untrusted(&host).ok()?).await,
-        Some(ConnectFault::TlsExpired) => hello.finish_fresh(alpn, proxy.authority.leaf_expired(&host).ok()?).await,
+        Some(ConnectFault::TlsBadCert) => {
+            hello.finish_fresh(alpn, proxy.authority.leaf_untrusted(&host).ok()?).await
+        }
+        Some(ConnectFault::TlsExpired) => {
+            hello.finish_fresh(alpn, proxy.authority.leaf_expired(&host).ok()?).await
+        }
         Some(ConnectFault::TlsAlert) => {
             // The client that cannot be told has left.
             let _ = hello.refuse(AlertDescription::HandshakeFailure).await;
@@ -177,7 +188,13 @@ pub(crate) async fn serve_http(
     http2: bool,
 ) {
     let proxy = Arc::clone(&connection.proxy);
-    let client = Arc::new(Client { proxy: Arc::clone(&proxy), connection: Arc::clone(connection), control, http2, via });
+    let client = Arc::new(Client {
+        proxy: Arc::clone(&proxy),
+        connection: Arc::clone(connection),
+        control,
+        http2,
+        via,
+    });
     let service = service_fn(move |request| exchange::run(Arc::clone(&client), request));
     let io = TokioIo::new(io);
     let result = if http2 {

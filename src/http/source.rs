@@ -74,7 +74,9 @@ impl Source {
     /// The next frame.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self {
-            Self::Full(bytes) => Poll::Ready(bytes.take().filter(|b| !b.is_empty()).map(|b| Ok(Frame::data(b)))),
+            Self::Full(bytes) => {
+                Poll::Ready(bytes.take().filter(|b| !b.is_empty()).map(|b| Ok(Frame::data(b))))
+            }
             Self::Incoming(incoming) => {
                 let frame = ready!(Pin::new(incoming).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(|error| Broken::from_hyper(&error))))
@@ -171,7 +173,8 @@ impl Tee {
 
     pub(crate) fn new(incoming: Incoming) -> Self {
         let length = incoming.size_hint().exact();
-        let remembered = Remembered { incoming, frames: Vec::new(), size: 0, whole: true, ended: false, length };
+        let remembered =
+            Remembered { incoming, frames: Vec::new(), size: 0, whole: true, ended: false, length };
         Self { shared: Arc::new(Mutex::new(remembered)), next: 0 }
     }
 

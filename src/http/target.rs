@@ -19,10 +19,7 @@ pub(crate) enum Target {
         prefix: String,
     },
     /// A simulated provider inside this process.
-    Simulated {
-        name: String,
-        simulator: Arc<Simulator>,
-    },
+    Simulated { name: String, simulator: Arc<Simulator> },
 }
 
 /// A server on the network: scheme, host and port.
@@ -50,7 +47,11 @@ impl Origin {
     /// What the Host header says.
     pub(crate) fn authority(&self) -> String {
         let default = if self.tls { 443 } else { 80 };
-        if self.port == default { bracketed(&self.host) } else { format!("{}:{}", bracketed(&self.host), self.port) }
+        if self.port == default {
+            bracketed(&self.host)
+        } else {
+            format!("{}:{}", bracketed(&self.host), self.port)
+        }
     }
 }
 
@@ -80,9 +81,15 @@ impl Target {
         let tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            other => return Err(format!("`{}` is no scheme: expected http, https or sim", other.unwrap_or_default())),
+            other => {
+                return Err(format!(
+                    "`{}` is no scheme: expected http, https or sim",
+                    other.unwrap_or_default()
+                ));
+            }
         };
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| format!("`{url}` names no host"))?;
+        let host =
+            uri.host().filter(|host| !host.is_empty()).ok_or_else(|| format!("`{url}` names no host"))?;
         if uri.query().is_some() {
             return Err(format!("`{url}` has a query, which an upstream cannot have"));
         }
@@ -148,14 +155,20 @@ mod tests {
                 ("/v1?x=1", "/v1?x=1"),
                 ("/v11/x", "/v1/v11/x"),
                 ("//cms/x", "/v1//cms/x"),
-                ("/collections/a%2Fb/points/%E4%B8%AD?x=%2520+%20&y", "/v1/collections/a%2Fb/points/%E4%B8%AD?x=%2520+%20&y"),
+                (
+                    "/collections/a%2Fb/points/%E4%B8%AD?x=%2520+%20&y",
+                    "/v1/collections/a%2Fb/points/%E4%B8%AD?x=%2520+%20&y",
+                ),
             ] {
                 assert_eq!(target.join(&path.parse().unwrap()).as_str(), joined, "{base} {path}");
             }
         }
         for base in ["https://api.test", "https://api.test/"] {
             let target = Target::parse(base).unwrap();
-            assert_eq!(target.join(&"/v1//chat/completions".parse().unwrap()).as_str(), "/v1//chat/completions");
+            assert_eq!(
+                target.join(&"/v1//chat/completions".parse().unwrap()).as_str(),
+                "/v1//chat/completions"
+            );
         }
     }
 

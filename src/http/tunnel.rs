@@ -48,7 +48,11 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShar
         let connect = match head {
             Ok(Ok(head)) => parse(&head),
             Ok(Err(trouble)) => Err(trouble),
-            Err(_) => Err(Some(Trouble::new(StatusCode::REQUEST_TIMEOUT, "head_timeout", "the request's head took too long"))),
+            Err(_) => Err(Some(Trouble::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "head_timeout",
+                "the request's head took too long",
+            ))),
         };
         let connect = match connect {
             Ok(connect) => connect,
@@ -103,7 +107,8 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
         let start = head.len().saturating_sub(END.len() - 1);
         let before = head.len();
         head.extend_from_slice(seen.get(..count).unwrap_or_default());
-        let end = memchr::memmem::find(head.get(start..).unwrap_or_default(), END).map(|at| start + at + END.len());
+        let end =
+            memchr::memmem::find(head.get(start..).unwrap_or_default(), END).map(|at| start + at + END.len());
         let taken = end.map_or(count, |end| end - before);
         stream.read_exact(seen.get_mut(..taken).unwrap_or_default()).await.map_err(|_| None)?;
         if let Some(end) = end {
@@ -112,7 +117,11 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
         }
         if head.len() > MAX_HEADER_SECTION {
             let text = "the request's head is larger than 256 KiB";
-            return Err(Some(Trouble::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", text)));
+            return Err(Some(Trouble::new(
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "head_too_large",
+                text,
+            )));
         }
     }
 }
@@ -149,7 +158,12 @@ fn authority(target: &str) -> Option<(String, u16)> {
     (!host.is_empty() && host.bytes().all(allowed)).then(|| (host.to_ascii_lowercase(), port))
 }
 
-async fn tunnel(mut stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules, connect: Connect) {
+async fn tunnel(
+    mut stream: TcpStream,
+    connection: &Arc<ConnectionShared>,
+    rules: &ForwardRules,
+    connect: Connect,
+) {
     let Connect { host, port, .. } = connect;
     connection.leads_to(Origin::new(true, &host, port));
     if let Some(trouble) = spoiled(connection, &host).await {
@@ -197,7 +211,9 @@ async fn open(
     match sniff(&stream, proxy.idle_timeout).await {
         Some(Sniffed::Tls) => {
             let name = if intercepted { None } else { server_name(&stream, proxy.header_timeout).await };
-            if intercepted || name.is_some_and(|name| rules.intercepts(&name) || rules.target(&name, port).is_some()) {
+            if intercepted
+                || name.is_some_and(|name| rules.intercepts(&name) || rules.target(&name, port).is_some())
+            {
                 terminate(stream, connection, &host, end).await;
             } else {
                 blind(stream, connection, &host, port).await;
@@ -262,7 +278,12 @@ async fn dialled(connection: &ConnectionShared, host: &str, port: u16) -> Result
     })
 }
 
-async fn reach(stream: &mut TcpStream, connection: &ConnectionShared, host: &str, port: u16) -> Option<TcpStream> {
+async fn reach(
+    stream: &mut TcpStream,
+    connection: &ConnectionShared,
+    host: &str,
+    port: u16,
+) -> Option<TcpStream> {
     match dialled(connection, host, port).await {
         Ok(upstream) => Some(upstream),
         Err(trouble) => {
@@ -307,9 +328,11 @@ async fn spoiled(connection: &ConnectionShared, host: &str) -> Option<Trouble> {
             let text = format!("cannot connect to {host}: connection refused");
             Trouble::new(StatusCode::BAD_GATEWAY, "upstream_connect", text)
         }
-        DnsNxdomain => {
-            Trouble::new(StatusCode::BAD_GATEWAY, "upstream_dns", format!("no address for `{host}`: no such host"))
-        }
+        DnsNxdomain => Trouble::new(
+            StatusCode::BAD_GATEWAY,
+            "upstream_dns",
+            format!("no address for `{host}`: no such host"),
+        ),
         _ => {
             tokio::time::sleep(limit).await;
             let text = format!("no connection to `{host}` within {} ms", limit.as_millis());
@@ -354,7 +377,9 @@ mod tests {
         ] {
             assert_eq!(authority(target), Some((host.to_owned(), port)), "{target}");
         }
-        for target in ["", "api.test", ":443", "api.test:", "api.test:99999", "a b:1", "u@h:1", "a:b:c:1", "/x:1"] {
+        for target in
+            ["", "api.test", ":443", "api.test:", "api.test:99999", "a b:1", "u@h:1", "a:b:c:1", "/x:1"]
+        {
             assert_eq!(authority(target), None, "{target}");
         }
     }

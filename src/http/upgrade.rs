@@ -15,7 +15,11 @@ use super::{
 };
 
 /// Passes the upstream's `101` on and joins the two connections. The client's byte toxics go on acting.
-pub(crate) fn switch(ongoing: &Arc<Ongoing>, client: OnUpgrade, response: Response<Source>) -> Response<Body> {
+pub(crate) fn switch(
+    ongoing: &Arc<Ongoing>,
+    client: OnUpgrade,
+    response: Response<Source>,
+) -> Response<Body> {
     let (head, source) = response.into_parts();
     let Source::Http1(source) = source else { return not_possible(ongoing) };
     let Some((connection, ..)) = source.kept else { return not_possible(ongoing) };

@@ -134,14 +134,22 @@ impl Upstreams {
         if !origin.tls {
             return self.handshake_http1(UpstreamIo::plain(stream), origin).await;
         }
-        let handshake = self.connector.connect(stream, origin.server_name.as_ref().unwrap_or(&origin.host), &[b"h2", b"http/1.1"]);
-        let tls = tokio::time::timeout(self.connect_timeout, handshake).await.map_err(|_| {
-            DialError::Timeout { host: origin.host.to_string(), limit: self.connect_timeout }
-        })?;
+        let handshake = self.connector.connect(
+            stream,
+            origin.server_name.as_ref().unwrap_or(&origin.host),
+            &[b"h2", b"http/1.1"],
+        );
+        let tls = tokio::time::timeout(self.connect_timeout, handshake)
+            .await
+            .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit: self.connect_timeout })?;
         let tls = tls.map_err(|source| UpstreamError::Tls { origin: origin.clone(), source })?;
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         let io = UpstreamIo::tls(tls);
-        if http2 { self.handshake_http2(io, origin, key).await } else { self.handshake_http1(io, origin).await }
+        if http2 {
+            self.handshake_http2(io, origin, key).await
+        } else {
+            self.handshake_http1(io, origin).await
+        }
     }
 
     /// An HTTP/2 connection without TLS, for a client that speaks it with prior knowledge (gRPC).
@@ -187,7 +195,12 @@ impl Upstreams {
         Ok(Connection::Http1(Box::new(Http1 { sender, driver, reused: false, read })))
     }
 
-    async fn handshake_http2(&self, io: UpstreamIo, origin: &Origin, key: &Key) -> Result<Connection, UpstreamError> {
+    async fn handshake_http2(
+        &self,
+        io: UpstreamIo,
+        origin: &Origin,
+        key: &Key,
+    ) -> Result<Connection, UpstreamError> {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
             .max_header_list_size(MAX_HEADER_SECTION as u32)
@@ -222,7 +235,9 @@ impl Upstreams {
                 })?;
                 Ok(response.map(Source::Incoming))
             }
-            Connection::Http1(connection) => self.send_http1(connection, key, build(false).map(|()| body)).await,
+            Connection::Http1(connection) => {
+                self.send_http1(connection, key, build(false).map(|()| body)).await
+            }
         }
     }
 

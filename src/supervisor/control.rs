@@ -24,7 +24,8 @@ impl Control for Supervisor {
     }
 
     fn proxy(&self, name: &str) -> Result<ProxySpec, ControlError> {
-        self.read(|proxies| proxies.get(name).map(Entry::view)).ok_or_else(|| ControlError::NoProxy(name.to_owned()))
+        self.read(|proxies| proxies.get(name).map(Entry::view))
+            .ok_or_else(|| ControlError::NoProxy(name.to_owned()))
     }
 
     async fn create_proxy(&self, spec: ProxySpec) -> Result<ProxySpec, ControlError> {
@@ -78,7 +79,9 @@ impl Control for Supervisor {
 
     async fn delete_proxy(&self, name: &str) -> Result<(), ControlError> {
         let _changing = self.changing.lock().await;
-        let entry = self.write(|proxies| proxies.remove(name)).ok_or_else(|| ControlError::NoProxy(name.to_owned()))?;
+        let entry = self
+            .write(|proxies| proxies.remove(name))
+            .ok_or_else(|| ControlError::NoProxy(name.to_owned()))?;
         self.retire(entry).await;
         Ok(())
     }
@@ -185,14 +188,17 @@ impl Supervisor {
         self.write(|proxies| proxies.insert(entry.spec.name.clone(), entry));
         self.windows.notify_one();
         tracing::info!(proxy = %view.name, listen = %view.listen, upstream = %view.upstream, enabled = view.enabled, "a proxy is set up");
-        self.shared.journal.tell("proxy", || serde_json::json!({"proxy": view.name, "enabled": view.enabled}));
+        self.shared
+            .journal
+            .tell("proxy", || serde_json::json!({"proxy": view.name, "enabled": view.enabled}));
         view
     }
 
     /// Makes a proxy what a draft says. Nothing has changed if it fails.
     async fn change(&self, draft: Draft) -> Result<ProxySpec, ControlError> {
         let name = draft.spec.name.clone();
-        let structural = self.read(|proxies| proxies.get(&name).is_none_or(|entry| entry.differs_from(&draft)));
+        let structural =
+            self.read(|proxies| proxies.get(&name).is_none_or(|entry| entry.differs_from(&draft)));
         if structural {
             return self.replace(draft).await;
         }
@@ -210,12 +216,12 @@ impl Supervisor {
     /// Puts a new proxy in the place of an old one: the new listener is there before the old one goes.
     async fn replace(&self, draft: Draft) -> Result<ProxySpec, ControlError> {
         let name = draft.spec.name.clone();
-        let held = self.read(|proxies| {
-            proxies.get(&name)?.listening.as_ref().map(|listening| listening.address)
-        });
+        let held =
+            self.read(|proxies| proxies.get(&name)?.listening.as_ref().map(|listening| listening.address));
         let stays = draft.spec.enabled && held.is_some() && draft.address == held;
         let socket = if stays { None } else { draft.bind()? };
-        let mut old = self.write(|proxies| proxies.remove(&name)).ok_or_else(|| ControlError::NoProxy(name.clone()))?;
+        let mut old =
+            self.write(|proxies| proxies.remove(&name)).ok_or_else(|| ControlError::NoProxy(name.clone()))?;
         let taken_over = if stays { old.listening.take() } else { None };
         let started = draft.start(socket, taken_over, Some(&old), &self.shared, self.is_enabled());
         match started {
@@ -263,9 +269,13 @@ impl Supervisor {
         for (index, mut spec) in apply.proxies.into_iter().enumerate() {
             let place = format!("proxies[{index}]");
             if !names.insert(spec.name.clone()) {
-                return Err(ControlError::invalid(format!("{place}.name"), format!("two proxies are named `{}`", spec.name)));
+                return Err(ControlError::invalid(
+                    format!("{place}.name"),
+                    format!("two proxies are named `{}`", spec.name),
+                ));
             }
-            let old = self.read(|proxies| proxies.get(&spec.name).map(|entry| (entry.whole(), entry.toxics.clone())));
+            let old = self
+                .read(|proxies| proxies.get(&spec.name).map(|entry| (entry.whole(), entry.toxics.clone())));
             let (old, toxics) = old.unzip();
             if let Some(old) = &old {
                 keep_secret(&mut spec, old);
@@ -278,8 +288,13 @@ impl Supervisor {
         } else {
             Vec::new()
         };
-        let mut changes: Vec<_> = drafts.iter().filter_map(|(old, draft)| difference(old.as_ref(), draft)).collect();
-        changes.extend(gone.iter().map(|name| Change { action: "delete", proxy: name.clone(), fields: Vec::new() }));
+        let mut changes: Vec<_> =
+            drafts.iter().filter_map(|(old, draft)| difference(old.as_ref(), draft)).collect();
+        changes.extend(gone.iter().map(|name| Change {
+            action: "delete",
+            proxy: name.clone(),
+            fields: Vec::new(),
+        }));
         if !apply.dry_run {
             self.carry_out(drafts.into_iter().map(|(_, draft)| draft).collect(), &gone).await?;
         }
@@ -289,7 +304,8 @@ impl Supervisor {
     async fn carry_out(&self, drafts: Vec<Draft>, gone: &[String]) -> Result<(), ControlError> {
         let mut ready = Vec::new();
         for draft in drafts {
-            let change = self.read(|proxies| proxies.get(&draft.spec.name).map(|entry| entry.differs_from(&draft)));
+            let change =
+                self.read(|proxies| proxies.get(&draft.spec.name).map(|entry| entry.differs_from(&draft)));
             let free_soon = self.read(|proxies| {
                 let mut leaving = gone.iter().filter_map(|name| proxies.get(name)?.listening.as_ref());
                 leaving.any(|listening| Some(listening.address) == draft.address)
@@ -339,8 +355,12 @@ fn difference(old: Option<&ProxySpec>, draft: &Draft) -> Option<Change> {
     let listen = draft.address.map_or_else(|| draft.spec.listen.clone(), |address| address.to_string());
     let new = ProxySpec { listen, protocol: Some(draft.spec.protocol()), ..draft.spec.clone() };
     let plain = |spec: &ProxySpec| {
-        serde_json::to_value(ProxySpec { toxics: Vec::new(), protocol: Some(spec.protocol()), ..spec.clone() })
-            .unwrap_or_default()
+        serde_json::to_value(ProxySpec {
+            toxics: Vec::new(),
+            protocol: Some(spec.protocol()),
+            ..spec.clone()
+        })
+        .unwrap_or_default()
     };
     let (before, after) = (plain(old), plain(&new));
     let keys = |value: &serde_json::Value| -> BTreeSet<String> {
@@ -351,7 +371,10 @@ fn difference(old: Option<&ProxySpec>, draft: &Draft) -> Option<Change> {
     let names: BTreeSet<_> = toxics.iter().chain(&old.toxics).map(|toxic| toxic.name.clone()).collect();
     let find = |list: &[ToxicSpec], name: &str| list.iter().find(|toxic| toxic.name == name).cloned();
     fields.extend(
-        names.iter().filter(|name| find(&toxics, name) != find(&old.toxics, name)).map(|name| format!("toxics.{name}")),
+        names
+            .iter()
+            .filter(|name| find(&toxics, name) != find(&old.toxics, name))
+            .map(|name| format!("toxics.{name}")),
     );
     (!fields.is_empty()).then_some(Change { action: "change", proxy: name, fields })
 }

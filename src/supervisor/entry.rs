@@ -55,7 +55,8 @@ impl Draft {
         let protocol = spec.protocol();
         check_fields(&spec)?;
         let toxics = arm_all(std::mem::take(&mut spec.toxics), old, protocol, &shared.catalogue)?;
-        let kind = kind(&spec, &shared.authority).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
+        let kind =
+            kind(&spec, &shared.authority).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
         let address = match listen::resolve(&spec.listen).await {
             Ok(address) => Some(address),
             Err(_) if !spec.enabled => None,
@@ -66,7 +67,9 @@ impl Draft {
             return Err(ControlError::Invalid {
                 path: "listen".to_owned(),
                 message: format!("a forward proxy on `{}` would serve anybody", spec.listen),
-                hint: Some("give `credentials`, or say `open_proxy: true`, or listen on 127.0.0.1".to_owned()),
+                hint: Some(
+                    "give `credentials`, or say `open_proxy: true`, or listen on 127.0.0.1".to_owned(),
+                ),
             });
         }
         Ok(Self { spec, toxics, kind, address })
@@ -74,7 +77,8 @@ impl Draft {
 
     /// Whether it listens and leads where `spec` does.
     pub(crate) fn leads_as(&self, spec: &ProxySpec) -> bool {
-        self.spec.upstream == spec.upstream && self.address.is_some_and(|address| address.to_string() == spec.listen)
+        self.spec.upstream == spec.upstream
+            && self.address.is_some_and(|address| address.to_string() == spec.listen)
     }
 
     /// The socket that it listens on, if it is to listen.
@@ -83,7 +87,9 @@ impl Draft {
     /// If the address cannot be had.
     pub(crate) fn bind(&self) -> Result<Option<std::net::TcpListener>, ControlError> {
         match self.address {
-            Some(address) if self.spec.enabled => listen::bind(address).map(Some).map_err(ControlError::Listen),
+            Some(address) if self.spec.enabled => {
+                listen::bind(address).map(Some).map_err(ControlError::Listen)
+            }
             _ => Ok(None),
         }
     }
@@ -151,7 +157,10 @@ impl Entry {
 
     /// As it was asked for, toxics and secrets too.
     pub(crate) fn whole(&self) -> ProxySpec {
-        ProxySpec { toxics: self.toxics.iter().map(|toxic| toxic.spec.clone()).collect(), ..self.spec.clone() }
+        ProxySpec {
+            toxics: self.toxics.iter().map(|toxic| toxic.spec.clone()).collect(),
+            ..self.spec.clone()
+        }
     }
 
     /// Puts the toxics that may strike now in effect; says when that changes by itself.
@@ -172,7 +181,11 @@ impl Entry {
     ///
     /// # Errors
     /// If its name is taken or it does not hold here.
-    pub(crate) fn add_toxic(&mut self, spec: ToxicSpec, catalogue: &Catalogue) -> Result<ToxicSpec, ControlError> {
+    pub(crate) fn add_toxic(
+        &mut self,
+        spec: ToxicSpec,
+        catalogue: &Catalogue,
+    ) -> Result<ToxicSpec, ControlError> {
         let armed = arm(spec, self.spec.protocol(), catalogue)?;
         if self.toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {
             return Err(ControlError::ToxicExists(armed.spec.name));
@@ -311,7 +324,10 @@ fn arm_all(
         };
         let armed = armed.map_err(|error| within(&format!("toxics[{index}]"), error))?;
         if toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {
-            return Err(within(&format!("toxics[{index}]"), ControlError::ToxicExists(armed.spec.name.clone())));
+            return Err(within(
+                &format!("toxics[{index}]"),
+                ControlError::ToxicExists(armed.spec.name.clone()),
+            ));
         }
         toxics.push(armed);
     }
@@ -333,9 +349,10 @@ pub(crate) fn within(place: &str, error: ControlError) -> ControlError {
         ControlError::Spec(SpecError::Attributes { path, reason }) => {
             ControlError::invalid(format!("{place}.{path}"), reason)
         }
-        ControlError::ToxicExists(name) => {
-            ControlError::invalid(format!("{place}.name"), format!("another toxic of the proxy is named `{name}`"))
-        }
+        ControlError::ToxicExists(name) => ControlError::invalid(
+            format!("{place}.name"),
+            format!("another toxic of the proxy is named `{name}`"),
+        ),
         other => other,
     }
 }
@@ -347,7 +364,8 @@ fn check_fields(spec: &ProxySpec) -> Result<(), ControlError> {
         if !given || protocols.contains(&protocol) {
             return Ok(());
         }
-        let names: Vec<_> = protocols.iter().map(|protocol| format!("`{protocol:?}`").to_lowercase()).collect();
+        let names: Vec<_> =
+            protocols.iter().map(|protocol| format!("`{protocol:?}`").to_lowercase()).collect();
         let text = format!("`{field}` is for the protocol {}", names.join(" or "));
         Err(ControlError::invalid(field, text))
     };
@@ -365,9 +383,10 @@ fn check_fields(spec: &ProxySpec) -> Result<(), ControlError> {
     only(both, spec.exclusive, "exclusive")?;
     only(both, spec.capture, "capture")?;
     match protocol {
-        Protocol::Forward if !spec.upstream.is_empty() => {
-            Err(ControlError::invalid("upstream", "a `forward` proxy goes where its clients ask; use `map` to send hosts elsewhere"))
-        }
+        Protocol::Forward if !spec.upstream.is_empty() => Err(ControlError::invalid(
+            "upstream",
+            "a `forward` proxy goes where its clients ask; use `map` to send hosts elsewhere",
+        )),
         Protocol::Http if spec.upstream.is_empty() => {
             Err(ControlError::invalid("upstream", "an `http` proxy needs an upstream URL"))
         }

@@ -158,7 +158,8 @@ impl Supervisor {
 
     fn switched(&self) -> Chaos {
         let rules: Vec<_> = self.read(|proxies| {
-            let toxics = proxies.values().flat_map(|entry| entry.toxics.iter().map(move |toxic| (entry, toxic)));
+            let toxics =
+                proxies.values().flat_map(|entry| entry.toxics.iter().map(move |toxic| (entry, toxic)));
             let enabled = toxics.filter(|(entry, toxic)| entry.spec.enabled && toxic.spec.enabled);
             enabled
                 .map(|(entry, toxic)| Rule {
@@ -182,7 +183,8 @@ impl Supervisor {
 
     fn turn(&self, enabled: bool, by: Switch) -> Result<Chaos, ControlError> {
         if enabled && !self.allowed {
-            let text = "the environment is production: start with `allow_production: true` to allow faults here";
+            let text =
+                "the environment is production: start with `allow_production: true` to allow faults here";
             return Err(ControlError::Forbidden(text.to_owned()));
         }
         {

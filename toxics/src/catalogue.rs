@@ -5,7 +5,7 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, bytes, message};
+use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes, message};
 
 /// Every built-in toxic, in the order in which the manual lists them.
 const BUILT_IN: &[Definition] = &[
@@ -22,7 +22,24 @@ const BUILT_IN: &[Definition] = &[
     Definition::of::<bytes::Loss>(),
     Definition::of::<bytes::Noop>(),
     Definition::of::<Connect>(),
+    Definition::of::<message::Delay>(),
+    Definition::of::<message::Fail>(),
+    Definition::of::<message::Hang>(),
     Definition::of::<message::Cut>(),
+    Definition::of::<message::Headers>(),
+    Definition::of::<message::LengthLie>(),
+    Definition::of::<message::Html>(),
+    Definition::of::<message::SlowStream>(),
+    Definition::of::<message::Pause>(),
+    Definition::of::<message::Drop>(),
+    Definition::of::<message::Duplicate>(),
+    Definition::of::<message::Reorder>(),
+    Definition::of::<message::Garble>(),
+    Definition::of::<message::StreamError>(),
+    Definition::of::<message::Reframe>(),
+    Definition::of::<message::Edit>(),
+    Definition::of::<message::Embedding>(),
+    Definition::of::<message::Hits>(),
 ];
 
 /// A toxic with its type erased.
@@ -136,44 +153,81 @@ impl Catalogue {
         &self.0
     }
 
-    /// The definition of a type.
+    /// The definition of a type, or of the type behind a scenario's name.
     ///
     /// # Errors
     /// If there is none.
     pub fn definition(&self, kind: &str) -> Result<&Definition, SpecError> {
+        let kind = alias::kind_of(kind);
         self.0
             .iter()
             .find(|definition| definition.kind == kind)
             .ok_or_else(|| SpecError::UnknownType { kind: kind.to_owned(), nearest: self.nearest(kind) })
     }
 
-    /// Reads a spec's attributes.
+    /// The same spec, with a scenario's name (`DELAY`, `TRUNCATED_RESPONSE` …) and parameters replaced by a
+    /// type and its attributes. A spec that names a type stays as it is.
+    pub fn resolve(&self, spec: &ToxicSpec) -> ToxicSpec {
+        alias::resolve(spec)
+    }
+
+    /// Reads a spec's attributes; scenario names are [resolved](Self::resolve).
     ///
     /// # Errors
     /// If the type is unknown or the attributes do not fit it.
     pub fn parse(&self, spec: &ToxicSpec) -> Result<Arc<dyn Start>, SpecError> {
+        let spec = self.resolve(spec);
         let definition = self.definition(&spec.kind)?;
-        (definition.parse)(Value::Object(spec.attributes.clone())).map_err(|rejection| {
-            SpecError::Attributes {
-                path: if rejection.path.is_empty() || rejection.path == "." {
-                    "attributes".to_owned()
-                } else {
-                    format!("attributes.{}", rejection.path)
-                },
-                reason: rejection.reason,
-            }
+        (definition.parse)(Value::Object(spec.attributes)).map_err(|rejection| SpecError::Attributes {
+            path: if rejection.path.is_empty() || rejection.path == "." {
+                "attributes".to_owned()
+            } else {
+                format!("attributes.{}", rejection.path)
+            },
+            reason: rejection.reason,
         })
     }
 
-    fn nearest(&self, kind: &str) -> Vec<&'static str> {
-        let mut scored: Vec<_> = self
-            .0
-            .iter()
-            .map(|d| (strsim::damerau_levenshtein(&kind.to_lowercase(), d.kind), d.kind))
-            .collect();
-        scored.sort_unstable();
-        scored.into_iter().take(3).map(|(_, kind)| kind).collect()
+    /// Reads a spec's attributes as Toxiproxy would: see [`lenient`](Self::lenient).
+    ///
+    /// # Errors
+    /// If the type is unknown or a value does not fit. Unlike Toxiproxy's, whole numbers may not be negative.
+    pub fn parse_lenient(&self, spec: &ToxicSpec) -> Result<Arc<dyn Start>, SpecError> {
+        self.parse(&self.lenient(spec)?)
     }
+
+    /// The same spec, resolved, with its attributes as Toxiproxy reads them: a key matches an attribute
+    /// in any case, the last one counts, unknown keys and nulls are left out.
+    ///
+    /// # Errors
+    /// If the type is unknown.
+    pub fn lenient(&self, spec: &ToxicSpec) -> Result<ToxicSpec, SpecError> {
+        let mut spec = self.resolve(spec);
+        let schema = self.definition(&spec.kind)?.schema();
+        let known = schema.get("properties").and_then(Value::as_object);
+        let mut attributes = Map::new();
+        for (key, value) in spec.attributes {
+            let name = known.and_then(|known| known.keys().find(|name| name.eq_ignore_ascii_case(&key)));
+            if let Some(name) = name.filter(|_| !value.is_null()) {
+                attributes.insert(name.clone(), value);
+            }
+        }
+        spec.attributes = attributes;
+        Ok(spec)
+    }
+
+    fn nearest(&self, kind: &str) -> Vec<&'static str> {
+        nearest(kind, self.0.iter().map(|definition| definition.kind))
+    }
+}
+
+/// The three names that are most like a mistyped one.
+pub(crate) fn nearest<'n>(mistyped: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
+    let mistyped = mistyped.to_lowercase();
+    let distance = |name: &'n str| (strsim::damerau_levenshtein(&mistyped, name), name);
+    let mut scored: Vec<_> = names.into_iter().map(distance).collect();
+    scored.sort_unstable();
+    scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
 /// Why attributes were refused.
@@ -202,3 +256,6 @@ pub enum SpecError {
         reason: String,
     },
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,12 +7,14 @@
 //!
 //! To add a toxic: one file with a configuration type that implements
 //! [`Toxic`], and one line in `catalogue.rs`. Its doc comments are the manual.
+mod alias;
 pub mod bytes;
 mod catalogue;
 mod connect;
 mod dice;
 mod exchange;
 mod lift;
+mod matching;
 pub mod message;
 mod pipeline;
 mod position;
@@ -27,6 +29,7 @@ pub use connect::{Connect, ConnectFault};
 pub use dice::Dice;
 pub use exchange::{Decision, DeclaredLength, Ending, ExchangeFilter, Verdict};
 pub use lift::{Gather, OnEvents};
+pub use matching::{Matcher, RequestFacts};
 pub use pipeline::{Pipeline, StageId};
 pub use position::{At, Share, Tracker};
 pub use scope::{BodyForm, Direction, Scope};

@@ -1,12 +1,12 @@
 //! A place in a stream of bytes or events.
 use std::time::Duration;
 
-use aconite_dialects::Event;
+use aconite_dialects::{Event, Shape};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BodyForm, Millis, Moment, Scope, message::Kinds};
+use crate::{BodyForm, Millis, Moment, Scope};
 
 /// A place in a stream, counted from where the toxic joins: from the start of the body, unless it was added to a live
 /// stream. Exactly one of the keys. 0 is before the first.
@@ -74,7 +74,7 @@ pub struct Tracker {
     goal: Goal,
     count: u64,
     since: Option<Moment>,
-    kinds: Kinds,
+    shape: Shape,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +102,7 @@ impl Tracker {
                 None => Goal::Nowhere("unknown_length"),
             },
         };
-        Self { goal, count: 0, since: None, kinds: Kinds::of(scope) }
+        Self { goal, count: 0, since: None, shape: scope.shape() }
     }
 
     /// Begins. Without effect after [`resume`](Self::resume).
@@ -139,7 +139,7 @@ impl Tracker {
     pub fn pass(&mut self, piece: &Event) {
         let counts = match self.goal {
             Goal::Events(_) => u64::from(piece.is_event()),
-            Goal::Tokens(_) => u64::from(self.kinds.is_content(piece)),
+            Goal::Tokens(_) => u64::from(self.shape.is_content(piece)),
             Goal::Bytes(_) => piece.raw().len() as u64,
             Goal::Time(_) | Goal::Nowhere(_) => 0,
         };

@@ -1,5 +1,5 @@
 //! What a toxic is told of the place where it acts.
-use aconite_dialects::{Dialect, Framing, Operation};
+use aconite_dialects::{Dialect, Framing, Operation, Shape};
 use serde::{Deserialize, Serialize};
 
 /// Which way data flows.
@@ -31,6 +31,15 @@ pub struct Scope {
     pub length: Option<u64>,
     /// How many bytes of the body had passed when the toxic joined. Not 0 if it was added to a live stream.
     pub passed: u64,
+    /// When the exchange began, in seconds since 1970: some failures say until when they last.
+    pub date: u64,
+}
+
+impl Scope {
+    /// The shape of the answer's stream.
+    pub fn shape(&self) -> Shape {
+        Shape::of(self.dialect, self.operation)
+    }
 }
 
 /// What a body is made of.

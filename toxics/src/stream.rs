@@ -320,3 +320,6 @@ impl<T: Weight> Schedule<T> {
 
 /// Room for so many steps is kept when none waits; more, left by a burst, is given back.
 const KEPT_STEPS: usize = 256;
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,6 @@
 //! Attributes of toxics, as Toxiproxy reads and shows them.
-use aconite_toxics::{Definition, ToxicSpec};
+use aconite_toxics::{Catalogue, SpecError, ToxicSpec};
 use serde_json::{Map, Value};
-
-use super::{failure::Failure, read::mismatch};
 
 /// Toxiproxy's own toxics and their attributes, in its order. All attributes are whole numbers.
 const OWN: [(&str, &[&str]); 8] = [
@@ -32,44 +30,18 @@ pub(super) fn shown(toxic: &ToxicSpec) -> Map<String, Value> {
     names.iter().map(|name| ((*name).to_owned(), value(name))).collect()
 }
 
-/// Puts given attributes over current ones. What is out of a toxic's range is moved to the nearest value within:
+/// Puts the given toxic's attributes over those of another. A whole number below its attribute's least value becomes that:
 /// clients send it, and Toxiproxy refuses no value.
 ///
 /// # Errors
-/// If a value has the wrong type.
-pub(super) fn merge(
-    definition: &Definition,
-    current: &mut Map<String, Value>,
-    given: &Map<String, Value>,
-) -> Result<(), Failure> {
-    let schema = definition.schema();
-    let Some(known) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
-    for (key, value) in given {
-        let Some((name, property)) = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)) else {
-            continue;
-        };
-        if value.is_null() {
-            continue;
-        }
-        let is_number = value.is_number() || is_own(definition.kind);
-        let value =
-            if is_number && is_integer(property) { within(property, name, value)? } else { value.clone() };
-        current.insert(name.clone(), value);
+/// If a type is unknown.
+pub(super) fn merge(spec: &mut ToxicSpec, given: &ToxicSpec, catalogue: &Catalogue) -> Result<(), SpecError> {
+    let given = catalogue.lenient(given)?.attributes;
+    let schema = catalogue.definition(&spec.kind)?.schema();
+    let least = |name: &str| schema.pointer(&format!("/properties/{name}/minimum")).and_then(Value::as_i64);
+    for (name, value) in given {
+        let raised = value.as_i64().zip(least(&name)).map(|(value, least)| value.max(least));
+        spec.attributes.insert(name, raised.map_or(value, Value::from));
     }
     Ok(())
-}
-
-fn is_integer(property: &Value) -> bool {
-    match property.get("type") {
-        Some(Value::String(kind)) => kind == "integer",
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "integer"),
-        _ => false,
-    }
-}
-
-fn within(property: &Value, name: &str, value: &Value) -> Result<Value, Failure> {
-    let number =
-        value.as_i64().ok_or_else(|| mismatch(value, &format!("field attributes.{name}"), "int64"))?;
-    let bound = |key| property.get(key).and_then(Value::as_i64);
-    Ok(number.max(bound("minimum").unwrap_or(i64::MIN)).min(bound("maximum").unwrap_or(i64::MAX)).into())
 }

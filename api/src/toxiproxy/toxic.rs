@@ -46,18 +46,18 @@ impl ToxicRequest {
                 ));
             }
         };
-        let definition = catalogue.definition(&self.kind)?;
+        let kind = catalogue.definition(&self.kind)?.kind;
         let name = match (self.name, self.stream) {
             (name, _) if !name.is_empty() => name,
             // The stream as the client spells it, which is how the client then asks for it.
-            (_, Some(spelling)) => format!("{}_{spelling}", self.kind),
-            (_, None) => format!("{}_downstream", self.kind),
+            (_, Some(spelling)) => format!("{kind}_{spelling}"),
+            (_, None) => format!("{kind}_downstream"),
         };
         if taken.iter().any(|toxic| toxic.name == name) {
             return Err(Failure::toxic_exists());
         }
-        let mut spec = ToxicSpec::new(&self.kind, Map::new());
-        attributes::merge(definition, &mut spec.attributes, &self.attributes)?;
+        let mut spec = ToxicSpec::new(kind, Map::new());
+        attributes::merge(&mut spec, &ToxicSpec::new(&self.kind, self.attributes), catalogue)?;
         spec.name = name;
         spec.stream = stream;
         spec.toxicity = self.toxicity.unwrap_or(1.0);
@@ -70,7 +70,8 @@ impl ToxicRequest {
     /// # Errors
     /// If the attributes don't fit the type.
     pub(super) fn merge_into(self, mut spec: ToxicSpec, catalogue: &Catalogue) -> Result<ToxicSpec, Failure> {
-        attributes::merge(catalogue.definition(&spec.kind)?, &mut spec.attributes, &self.attributes)?;
+        let given = ToxicSpec::new(&spec.kind, self.attributes);
+        attributes::merge(&mut spec, &given, catalogue)?;
         spec.toxicity = self.toxicity.unwrap_or(spec.toxicity);
         spec.attributes = catalogue.parse(&spec)?.attributes();
         Ok(spec)

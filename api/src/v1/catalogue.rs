@@ -1,7 +1,7 @@
 //! The toxics that there are.
 use std::sync::Arc;
 
-use aconite_toxics::{Definition, Level};
+use aconite_toxics::Definition;
 use axum::{Json, extract::State};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ impl ToxicType {
         let attributes = definition.example();
         Self {
             kind: definition.kind.to_owned(),
-            level: level(definition.level).to_owned(),
+            level: serde_json::json!(definition.level).as_str().unwrap_or_default().to_owned(),
             documents_too: definition.documents_too,
             summary: definition.summary(),
             description: definition.description(),
@@ -51,16 +51,6 @@ impl ToxicType {
             command: command(definition.kind, &attributes),
             example: serde_json::json!({"type": definition.kind, "attributes": attributes}),
         }
-    }
-}
-
-fn level(level: Level) -> &'static str {
-    match level {
-        Level::Bytes => "bytes",
-        Level::Connect => "connect",
-        Level::Exchange => "exchange",
-        Level::Events => "events",
-        Level::Document => "document",
     }
 }
 

@@ -93,27 +93,39 @@ fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split('}').next())
 }
 
-/// Makes a toxic one of the catalogue's: its type decides what its attributes are.
+/// Makes a toxic one of the catalogue's: its type decides what its attributes are. What all share is said once.
 fn specialise(schemas: &mut Map<String, Value>, catalogue: &Catalogue) {
-    let Some(envelope) = schemas.get("ToxicSpec").cloned() else { return };
-    let mut variants = Vec::new();
+    let Some(Value::Object(mut envelope)) = schemas.shift_remove("ToxicSpec") else { return };
+    let description = envelope.get("description").cloned();
+    envelope.retain(|key, _| key == "properties" || key == "type");
+    if let Some(shared) = envelope.get_mut("properties").and_then(Value::as_object_mut) {
+        shared.retain(|name, _| name != "type" && name != "attributes");
+    }
+    schemas.insert("ToxicEnvelope".to_owned(), envelope.into());
+    let (mut variants, mut mapping) = (Vec::new(), Map::new());
     for definition in catalogue.definitions() {
         let mut attributes = definition.schema();
         if let Some(attributes) = attributes.as_object_mut() {
-            attributes.remove("$schema");
+            attributes.shift_remove("$schema");
         }
-        let mut variant = envelope.clone();
-        variant["title"] = definition.kind.into();
-        variant["description"] = definition.summary().into();
-        variant["properties"]["type"] = json!({"const": definition.kind});
-        variant["properties"]["attributes"] = attributes;
         let name = format!("Toxic_{}", definition.kind);
-        variants.push(json!({"$ref": format!("#{COMPONENTS}/{name}")}));
+        let reference = format!("#{COMPONENTS}/{name}");
+        variants.push(json!({"$ref": reference}));
+        mapping.insert(definition.kind.to_owned(), reference.into());
+        let variant = json!({
+            "title": definition.kind,
+            "description": definition.summary(),
+            "allOf": [{"$ref": format!("#{COMPONENTS}/ToxicEnvelope")}],
+            "properties": {"type": {"const": definition.kind}, "attributes": attributes},
+            "required": ["type"],
+            "unevaluatedProperties": false,
+        });
         schemas.insert(name, variant);
     }
-    schemas["ToxicSpec"] = json!({
-        "description": envelope["description"],
+    let toxic = json!({
+        "description": description,
         "oneOf": variants,
-        "discriminator": {"propertyName": "type"},
+        "discriminator": {"propertyName": "type", "mapping": mapping},
     });
+    schemas.insert("ToxicSpec".to_owned(), toxic);
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{check, read};
 use crate::{
-    Control, ControlError, Problem,
+    Control, Problem,
     model::{Apply, Change, ProxySpec},
     request::{Body, Named},
 };
@@ -45,7 +45,7 @@ impl TestScope {
 
     fn cut(&self, mut proxy: ProxySpec) -> ProxySpec {
         proxy.toxics.retain(|toxic| self.has(toxic));
-        shown(proxy)
+        proxy
     }
 }
 
@@ -71,11 +71,11 @@ pub(super) async fn create<C: Control>(
     State(control): State<Arc<C>>,
     Body(body): Body,
 ) -> Result<(StatusCode, [(header::HeaderName, String); 1], Json<ProxySpec>), Problem> {
-    let mut spec: ProxySpec = read::body(&body)?;
-    check::proxy(&mut spec, control.catalogue(), "")?;
+    let spec: ProxySpec = read::body(&body)?;
+    check::proxy(&spec, "")?;
     let created = control.create_proxy(spec).await?;
     let location = format!("/v1/proxies/{}", crate::client::segment(&created.name));
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(shown(created))))
+    Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(created)))
 }
 
 pub(super) async fn replace<C: Control>(
@@ -88,9 +88,8 @@ pub(super) async fn replace<C: Control>(
     if spec.name.is_empty() {
         spec.name.clone_from(&name);
     }
-    check::proxy(&mut spec, control.catalogue(), "")?;
-    let change = |current: ProxySpec| keeping(&current, spec);
-    Ok(Json(shown(control.change_proxy(&name, Box::new(change)).await?)))
+    check::proxy(&spec, "")?;
+    Ok(Json(control.change_proxy(&name, Box::new(|_| Ok(spec))).await?))
 }
 
 pub(super) async fn patch<C: Control>(
@@ -100,13 +99,12 @@ pub(super) async fn patch<C: Control>(
 ) -> Result<Json<ProxySpec>, Problem> {
     control.proxy(&name)?;
     let patch: Value = read::body(&body)?;
-    let catalogue = Arc::clone(&control);
     let change = move |current: ProxySpec| {
-        let mut spec = keeping(&current, read::merged(&current, &patch)?)?;
-        check::proxy(&mut spec, catalogue.catalogue(), "")?;
+        let spec = read::merged(&current, &patch)?;
+        check::proxy(&spec, "")?;
         Ok(spec)
     };
-    Ok(Json(shown(control.change_proxy(&name, Box::new(change)).await?)))
+    Ok(Json(control.change_proxy(&name, Box::new(change)).await?))
 }
 
 pub(super) async fn delete<C: Control>(
@@ -121,35 +119,9 @@ pub(super) async fn apply<C: Control>(
     State(control): State<Arc<C>>,
     Body(body): Body,
 ) -> Result<Json<Changes>, Problem> {
-    let mut apply: Apply = read::body(&body)?;
-    for (index, spec) in apply.proxies.iter_mut().enumerate() {
-        check::proxy(spec, control.catalogue(), &format!("proxies[{index}]."))?;
+    let apply: Apply = read::body(&body)?;
+    for (index, spec) in apply.proxies.iter().enumerate() {
+        check::proxy(spec, &format!("proxies[{index}]."))?;
     }
     Ok(Json(Changes { changes: control.apply(apply).await? }))
-}
-
-/// A change may not rename, and what was shown without its secret comes back without it.
-fn keeping(current: &ProxySpec, mut next: ProxySpec) -> Result<ProxySpec, ControlError> {
-    if next.name != current.name {
-        return Err(ControlError::Invalid {
-            path: "name".to_owned(),
-            message: format!("the proxy is named `{}`, and keeps its name", current.name),
-            hint: Some("create another proxy and delete this one".to_owned()),
-        });
-    }
-    if next.credentials == current.credentials.as_deref().map(hidden) {
-        next.credentials.clone_from(&current.credentials);
-    }
-    Ok(next)
-}
-
-/// A proxy as it is shown: without its password.
-fn shown(mut proxy: ProxySpec) -> ProxySpec {
-    proxy.credentials = proxy.credentials.as_deref().map(hidden);
-    proxy
-}
-
-fn hidden(credentials: &str) -> String {
-    let user = credentials.split_once(':').map_or("", |(user, _)| user);
-    format!("{user}:***")
 }

@@ -9,6 +9,10 @@ use crate::{ControlError, Problem};
 /// # Errors
 /// 400 with the path of the field and, for a misspelt name, the nearest one.
 pub(super) fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // serde would read an array as a struct's fields in order.
+    if !bytes.trim_ascii_start().starts_with(b"{") {
+        return Err(Problem::invalid("", "the body is no JSON object"));
+    }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(complaint)?;
     json.end().map_err(|error| Problem::invalid("", error.to_string()))?;

@@ -44,7 +44,7 @@ pub(super) async fn add<C: Control>(
     if scope.test_id.is_some() {
         spec.matching.get_or_insert_default().test_id = scope.test_id;
     }
-    check::toxic(&mut spec, control.catalogue(), "")?;
+    check::toxic(&spec, "")?;
     Ok((StatusCode::CREATED, Json(control.add_toxic(&proxy, spec)?)))
 }
 
@@ -115,13 +115,12 @@ fn change<C: Control>(
     toxic: &str,
     next: impl FnOnce(&ToxicSpec) -> Result<ToxicSpec, ControlError> + Send + 'static,
 ) -> Result<Json<ToxicSpec>, Problem> {
-    let catalogue = Arc::clone(control);
     let change = move |current: ToxicSpec| {
-        let mut spec = next(&current)?;
+        let spec = next(&current)?;
         keeps("name", &current.name, &spec.name)?;
         keeps("type", &current.kind, &spec.kind)?;
         keeps("stream", &format!("{:?}", current.stream), &format!("{:?}", spec.stream))?;
-        check::toxic(&mut spec, catalogue.catalogue(), "")?;
+        check::toxic(&spec, "")?;
         Ok(spec)
     };
     Ok(Json(control.change_toxic(proxy, toxic, Box::new(change))?))

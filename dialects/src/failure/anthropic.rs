@@ -18,7 +18,7 @@ pub(super) fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
     let mut failure = Failure::json(status, &body(&error, facts)).with("request-id", request_id(facts));
     if is_rate_limit(cause) {
         failure = with_limits(failure, cause, facts).with_retry_after(facts.wait_or(USUAL_WAIT));
-    } else if let Some(wait) = facts.retry_after.filter(|_| cause == Cause::Overloaded) {
+    } else if let Some(wait) = facts.retry_after.filter(|_| status == 529 || cause == Cause::SlowDown) {
         failure = failure.with_retry_after(wait);
     }
     Some(match status {
@@ -38,22 +38,70 @@ fn body(error: &Value, facts: &Facts<'_>) -> Value {
 }
 
 fn said(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {
-    let said =
-        |status, kind: &str, message: String| Some((status, json!({"type": kind, "message": message})));
+    let (status, kind, message) = words(cause, facts)?;
+    let mut error = json!({"type": kind, "message": message});
+    let detail = match cause {
+        Cause::SlowDown => "ramp_limit_exceeded",
+        Cause::SpendLimit => "enforced_spend_limit_reached",
+        _ => return Some((status, error)),
+    };
+    error["details"] = json!({"error_code": detail});
+    Some((status, error))
+}
+
+/// Types and statuses are documented or in the SDK's source. The texts of `auth`, `permission`, `billing`, `conflict`,
+/// `timeout`, `slow_down`, `spend_limit` and `invalid_request` are general knowledge.
+fn words(cause: Cause, facts: &Facts<'_>) -> Option<(u16, &'static str, String)> {
+    let said = |status, kind, message: &str| Some((status, kind, message.to_owned()));
     match cause {
         Cause::RateLimitTokens | Cause::RateLimitRequests => {
-            said(429, "rate_limit_error", limit_text(cause, facts))
+            said(429, "rate_limit_error", &limit_text(cause, facts))
         }
+        Cause::SlowDown => said(
+            429,
+            "rate_limit_error",
+            "Your organization's usage is increasing too quickly. Please ramp up more gradually and try again later.",
+        ),
+        Cause::SpendLimit => {
+            said(429, "rate_limit_error", "Your organization has reached its monthly spend limit.")
+        }
+        Cause::QuotaExhausted => said(
+            400,
+            "invalid_request_error",
+            "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade or \
+             purchase credits.",
+        ),
+        Cause::Billing => said(
+            402,
+            "billing_error",
+            "There is an issue with your organization's billing. Please check your plan.",
+        ),
         Cause::ContextLength => {
             let asked = CONTEXT + 8_310;
             said(
                 400,
                 "invalid_request_error",
-                format!("prompt is too long: {asked} tokens > {CONTEXT} maximum"),
+                &format!("prompt is too long: {asked} tokens > {CONTEXT} maximum"),
             )
         }
-        Cause::ServerError => said(500, "api_error", "Internal server error".to_owned()),
-        Cause::Overloaded => said(529, "overloaded_error", "Overloaded".to_owned()),
+        Cause::InvalidRequest => said(400, "invalid_request_error", "max_tokens: Field required"),
+        Cause::ContentFilter => {
+            said(400, "invalid_request_error", "Output blocked by content filtering policy")
+        }
+        Cause::Auth => said(401, "authentication_error", "invalid x-api-key"),
+        Cause::Permission => said(
+            403,
+            "permission_error",
+            "Your API key does not have permission to use the specified resource.",
+        ),
+        Cause::ModelNotFound => {
+            said(404, "not_found_error", &format!("model: {}", facts.model_or("claude-sonnet-4-5")))
+        }
+        Cause::Conflict => said(409, "conflict_error", "The resource was changed by another request."),
+        Cause::PayloadTooLarge => said(413, "request_too_large", "Request exceeds the maximum size"),
+        Cause::ServerError => said(500, "api_error", "Internal server error"),
+        Cause::Timeout | Cause::GatewayTimeout => said(504, "timeout_error", "Request timed out"),
+        Cause::Overloaded | Cause::Capacity => said(529, "overloaded_error", "Overloaded"),
         _ => None,
     }
 }

@@ -4,49 +4,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Cause, Dialect, Event, Facts, Failure, Framing};
+use super::{
+    Cause, Dialect, Event, Facts, Failure, Framing,
+    plain::{Plain, plain},
+};
 
 const USUAL_WAIT: Duration = Duration::from_secs(6);
-
-/// A cause in the words that most providers use.
-struct Plain {
-    status: u16,
-    kind: &'static str,
-    code: &'static str,
-    message: String,
-}
-
-fn plain(cause: Cause, facts: &Facts<'_>) -> Option<Plain> {
-    let said =
-        |status, kind, code, message: &str| Some(Plain { status, kind, code, message: message.to_owned() });
-    let model = facts.model_or("the model");
-    match cause {
-        Cause::RateLimitTokens => said(
-            429,
-            "rate_limit_error",
-            "rate_limit_exceeded",
-            &format!("Rate limit reached for {model} on tokens per minute. Please try again later."),
-        ),
-        Cause::RateLimitRequests => said(
-            429,
-            "rate_limit_error",
-            "rate_limit_exceeded",
-            &format!("Rate limit reached for {model} on requests per minute. Please try again later."),
-        ),
-        Cause::ContextLength => said(
-            400,
-            "invalid_request_error",
-            "context_length_exceeded",
-            "This model's maximum context length is 32768 tokens. However, your messages resulted in 33792 tokens. Please \
-             reduce the length of the messages.",
-        ),
-        Cause::ServerError => said(500, "server_error", "internal_error", "Internal server error"),
-        Cause::Overloaded => {
-            said(503, "server_error", "overloaded", "The server is overloaded. Please try again later.")
-        }
-        _ => None,
-    }
-}
 
 /// A dialect of which nothing is known.
 pub(super) fn unknown(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
@@ -72,7 +35,8 @@ pub(super) fn failure(dialect: Dialect, cause: Cause, facts: &Facts<'_>) -> Opti
             Failure::json(status, &json!({"error": {"code": status, "message": message, "metadata": {}}}))
         }
         Dialect::Ark => ark(cause, status, &message, facts),
-        // That the compatible mode wraps its codes as OpenAI does is general knowledge, and so is DeepSeek's envelope.
+        Dialect::DashScope => dashscope(cause, status, kind, code, &message),
+        // DeepSeek's envelope is general knowledge. It has no headers for limits.
         _ => Failure::json(
             status,
             &json!({"error": {"message": message, "type": kind, "param": null, "code": code}}),
@@ -125,18 +89,62 @@ fn azure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
     let remaining = |failure: Failure, requests: &str, tokens: &str| {
         failure.with("x-ratelimit-remaining-requests", requests).with("x-ratelimit-remaining-tokens", tokens)
     };
+    let plain = plain(cause, facts);
     Some(match cause {
         Cause::RateLimitTokens => remaining(limit("token"), "299", "0"),
         Cause::RateLimitRequests => remaining(limit("call"), "0", "30000"),
+        Cause::ContentFilter => Failure::json(400, &filtered()).with("apim-request-id", facts.uuid()),
         Cause::ContextLength => {
-            let plain = plain(cause, facts)?;
+            let plain = plain?;
             let error = json!({"message": plain.message, "type": plain.kind, "param": "messages", "code": plain.code});
             Failure::json(400, &json!({"error": error})).with("apim-request-id", facts.uuid())
         }
-        Cause::ServerError => error(500, "InternalServerError", plain(cause, facts)?.message),
-        Cause::Overloaded => error(503, "ServiceUnavailable", plain(cause, facts)?.message),
-        _ => return None,
+        Cause::Auth => error(
+            401,
+            "401",
+            "Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an \
+             active subscription and use a correct regional API endpoint for your resource."
+                .to_owned(),
+        ),
+        Cause::ModelNotFound => error(
+            404,
+            "DeploymentNotFound",
+            "The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, \
+             please wait a moment and try again."
+                .to_owned(),
+        ),
+        Cause::Timeout => error(408, "Timeout", "The operation was timeout.".to_owned()),
+        Cause::ServerError => error(500, "InternalServerError", plain?.message),
+        Cause::Overloaded | Cause::Capacity => error(503, "ServiceUnavailable", plain?.message),
+        _ => {
+            let plain = plain?;
+            error(plain.status, plain.code, plain.message)
+        }
     })
+}
+
+/// Azure's refusal of a prompt: `content_filter_result` in the singular, and the status as a number.
+fn filtered() -> Value {
+    let safe = json!({"filtered": false, "severity": "safe"});
+    json!({"error": {
+        "message": "The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please \
+                    modify your prompt and retry. To learn more about our content filtering policies please read our \
+                    documentation: https://go.microsoft.com/fwlink/?linkid=2198766",
+        "type": null,
+        "param": "prompt",
+        "code": "content_filter",
+        "status": 400,
+        "innererror": {
+            "code": "ResponsibleAIPolicyViolation",
+            "content_filter_result": {
+                "hate": safe,
+                "jailbreak": {"filtered": false, "detected": false},
+                "self_harm": safe,
+                "sexual": {"filtered": true, "severity": "high"},
+                "violence": safe,
+            },
+        },
+    }})
 }
 
 /// The exceptions and their statuses are those of the service model; the header's form and the texts are general
@@ -155,8 +163,28 @@ fn bedrock(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
             "InternalServerException",
             "The system encountered an unexpected error during processing. Try your request again.",
         ),
-        Cause::Overloaded => {
+        Cause::Overloaded | Cause::Capacity => {
             (503, "ServiceUnavailableException", "Too many connections, please wait before trying again.")
+        }
+        Cause::NotReady => (429, "ModelNotReadyException", "The model is not ready. Try your request again."),
+        Cause::Timeout => {
+            (408, "ModelTimeoutException", "The model took too long to respond. Try your request again.")
+        }
+        Cause::QuotaExhausted => {
+            (400, "ServiceQuotaExceededException", "Your request exceeds a service quota.")
+        }
+        Cause::Conflict => (400, "ConflictException", "The resource was changed by another request."),
+        Cause::InvalidRequest | Cause::ContentFilter => {
+            (400, "ValidationException", "The provided request is not valid.")
+        }
+        Cause::Auth => {
+            (403, "UnrecognizedClientException", "The security token included in the request is invalid.")
+        }
+        Cause::Permission => {
+            (403, "AccessDeniedException", "You don't have access to the model with the specified model ID.")
+        }
+        Cause::ModelNotFound => {
+            (404, "ResourceNotFoundException", "The provided model identifier is not found.")
         }
         _ => return None,
     };
@@ -167,16 +195,67 @@ fn bedrock(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
     )
 }
 
+/// The codes are documented; that the compatible mode wraps them as OpenAI does is general knowledge. The misspelling is
+/// the provider's own.
+fn dashscope(cause: Cause, status: u16, kind: &str, code: &str, message: &str) -> Failure {
+    let (status, code, kind, message) = match cause {
+        Cause::RateLimitRequests => (
+            429,
+            "limit_requests",
+            "limit_requests",
+            "You exceeded your current requests limit. Please try again later.",
+        ),
+        Cause::RateLimitTokens | Cause::QuotaExhausted => (
+            429,
+            "insufficient_quota",
+            "insufficient_quota",
+            "Allocated quota exceeded, please increase your quota limit.",
+        ),
+        Cause::Billing => (
+            400,
+            "Arrearage",
+            "Arrearage",
+            "Access denied, please make sure your account is in good standing.",
+        ),
+        Cause::ContentFilter => (
+            400,
+            "data_inspection_failed",
+            "data_inspection_failed",
+            "Input data may contain inappropriate content.",
+        ),
+        Cause::Permission => (403, "access_denied", "access_denied", "Access denied."),
+        Cause::ServerError => (
+            500,
+            "internal_error",
+            "internal_error",
+            "An internal error has occured, please try again later.",
+        ),
+        _ => (status, code, kind, message),
+    };
+    Failure::json(status, &json!({"error": {"message": message, "type": kind, "param": null, "code": code}}))
+}
+
 /// The codes of rate limits are general knowledge; the envelope is documented.
 fn ark(cause: Cause, status: u16, message: &str, facts: &Facts<'_>) -> Failure {
     let (code, kind) = match cause {
         Cause::RateLimitTokens => ("RateLimitExceeded.EndpointTPMExceeded", "TooManyRequests"),
         Cause::RateLimitRequests => ("RateLimitExceeded.EndpointRPMExceeded", "TooManyRequests"),
-        Cause::Overloaded => ("ServerOverloaded", "TooManyRequests"),
-        Cause::ContextLength => ("InvalidParameter", "BadRequest"),
+        Cause::QuotaExhausted | Cause::SpendLimit => ("QuotaExceeded", "TooManyRequests"),
+        Cause::Overloaded | Cause::Capacity => ("ServerOverloaded", "TooManyRequests"),
+        Cause::ContentFilter => ("SensitiveContentDetected", "BadRequest"),
+        Cause::Auth => ("AuthenticationError", "Unauthorized"),
+        Cause::Billing => ("AccountOverdueError", "Forbidden"),
+        Cause::Permission => ("AccessDenied", "Forbidden"),
+        Cause::ModelNotFound => ("InvalidEndpointOrModel.NotFound", "NotFound"),
+        Cause::ContextLength | Cause::InvalidRequest => ("InvalidParameter", "BadRequest"),
         _ => ("InternalServiceError", "InternalServerError"),
     };
-    let status = if cause == Cause::Overloaded { 429 } else { status };
+    let status = match kind {
+        "TooManyRequests" => 429,
+        "Forbidden" => 403,
+        "InternalServerError" => 500,
+        _ => status,
+    };
     let id = format!("02{}", facts.hex(53));
     let message = format!("{message} Request ID: {id}");
     let body: Value = json!({"error": {"code": code, "message": message, "param": "", "type": kind}});

@@ -6,6 +6,7 @@ use super::{Cause, Failure};
 
 pub(super) fn failure(cause: Cause) -> Option<Failure> {
     let (status, reason) = match cause {
+        Cause::PayloadTooLarge => (413, "Request Entity Too Large"),
         Cause::BadGateway => (502, "Bad Gateway"),
         Cause::Unavailable => (503, "Service Temporarily Unavailable"),
         Cause::GatewayTimeout => (504, "Gateway Time-out"),

@@ -24,28 +24,77 @@ pub(super) fn frame(cause: Cause, facts: &Facts<'_>) -> Option<Event> {
 }
 
 fn said(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {
-    let said = |code: u16, status: &str, message: String| {
+    let said = |code: u16, status: &str, message: &str| {
         Some((code, json!({"error": {"code": code, "message": message, "status": status}})))
     };
     match cause {
-        Cause::RateLimitTokens | Cause::RateLimitRequests => Some((429, limited(cause, facts))),
+        Cause::RateLimitTokens | Cause::RateLimitRequests | Cause::QuotaExhausted => {
+            Some((429, limited(cause, facts)))
+        }
         Cause::ContextLength => {
             let asked = CONTEXT + 8_310;
-            let message =
-                format!("The input token count ({asked}) exceeds the maximum number of tokens allowed ({CONTEXT}).");
-            said(400, "INVALID_ARGUMENT", message)
+            let message = format!(
+                "The input token count ({asked}) exceeds the maximum number of tokens allowed ({CONTEXT})."
+            );
+            said(400, "INVALID_ARGUMENT", &message)
         }
-        // The text is general knowledge; code and status are documented.
-        Cause::ServerError => said(500, "INTERNAL", "An internal error has occurred. Please retry or report in https://developers.generativeai.google/guide/troubleshooting".to_owned()),
-        Cause::Overloaded | Cause::Unavailable => {
-            said(503, "UNAVAILABLE", "The model is overloaded. Please try again later.".to_owned())
+        Cause::Auth => Some((400, invalid_key())),
+        Cause::ModelNotFound => {
+            let model = facts.model_or("gemini-2.5-flash");
+            let message = format!(
+                "models/{model} is not found for API version v1beta, or is not supported for generateContent. Call \
+                 ListModels to see the list of available models and their supported methods."
+            );
+            said(404, "NOT_FOUND", &message)
         }
-        // The text is general knowledge; code and status are documented.
-        Cause::GatewayTimeout => {
-            said(504, "DEADLINE_EXCEEDED", "Deadline expired before operation could complete.".to_owned())
+        _ => {
+            let (code, status, message) = fixed(cause)?;
+            said(code, status, message)
         }
-        _ => None,
     }
+}
+
+/// The causes whose words never differ. Codes and statuses are documented, the texts general knowledge but for that of
+/// overload.
+fn fixed(cause: Cause) -> Option<(u16, &'static str, &'static str)> {
+    Some(match cause {
+        Cause::ServerError => (
+            500,
+            "INTERNAL",
+            "An internal error has occurred. Please retry or report in \
+             https://developers.generativeai.google/guide/troubleshooting",
+        ),
+        Cause::Overloaded | Cause::Capacity | Cause::Unavailable => {
+            (503, "UNAVAILABLE", "The model is overloaded. Please try again later.")
+        }
+        Cause::Timeout | Cause::GatewayTimeout => {
+            (504, "DEADLINE_EXCEEDED", "Deadline expired before operation could complete.")
+        }
+        Cause::InvalidRequest => (400, "INVALID_ARGUMENT", "Request contains an invalid argument."),
+        Cause::Billing => (
+            400,
+            "FAILED_PRECONDITION",
+            "Gemini API free tier is not available in your country. Please enable billing on your project in Google AI \
+             Studio.",
+        ),
+        Cause::Permission => (403, "PERMISSION_DENIED", "The caller does not have permission"),
+        _ => return None,
+    })
+}
+
+/// A wrong key is a wrong argument: 400, not 401.
+fn invalid_key() -> Value {
+    json!({"error": {
+        "code": 400,
+        "message": "API key not valid. Please pass a valid API key.",
+        "status": "INVALID_ARGUMENT",
+        "details": [{
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": "API_KEY_INVALID",
+            "domain": "googleapis.com",
+            "metadata": {"service": "generativelanguage.googleapis.com"},
+        }],
+    }})
 }
 
 fn limited(cause: Cause, facts: &Facts<'_>) -> Value {
@@ -57,40 +106,48 @@ fn limited(cause: Cause, facts: &Facts<'_>) -> Value {
             "GenerateRequestsPerMinutePerProjectPerModel-FreeTier",
             10,
         ),
+        Cause::QuotaExhausted => (
+            "generativelanguage.googleapis.com/generate_content_free_tier_requests",
+            "GenerateRequestsPerDayPerProjectPerModel-FreeTier",
+            250,
+        ),
         _ => (
             "generativelanguage.googleapis.com/generate_content_free_tier_input_token_count",
             "GenerateContentInputTokensPerModelPerMinute-FreeTier",
             250_000,
         ),
     };
-    let seconds = wait.as_secs_f64();
+    let retry = match cause {
+        Cause::QuotaExhausted => String::new(),
+        _ => format!("\nPlease retry in {}s.", wait.as_secs_f64()),
+    };
     let message = format!(
         "You exceeded your current quota, please check your plan and billing details. For more information on this error, \
          head to: https://ai.google.dev/gemini-api/docs/rate-limits.\n* Quota exceeded for metric: {metric}, limit: \
-         {limit}, model: {model}\nPlease retry in {seconds}s."
+         {limit}, model: {model}{retry}"
     );
-    json!({"error": {
-        "code": 429,
-        "message": message,
-        "status": "RESOURCE_EXHAUSTED",
-        "details": [
-            {
-                "@type": "type.googleapis.com/google.rpc.QuotaFailure",
-                "violations": [{
-                    "quotaMetric": metric,
-                    "quotaId": id,
-                    "quotaDimensions": {"location": "global", "model": model},
-                    "quotaValue": limit.to_string(),
-                }],
-            },
-            {
-                "@type": "type.googleapis.com/google.rpc.Help",
-                "links": [{
-                    "description": "Learn more about Gemini API quotas",
-                    "url": "https://ai.google.dev/gemini-api/docs/rate-limits",
-                }],
-            },
-            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{}s", wait.as_secs())},
-        ],
-    }})
+    let mut details = vec![
+        json!({
+            "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+            "violations": [{
+                "quotaMetric": metric,
+                "quotaId": id,
+                "quotaDimensions": {"location": "global", "model": model},
+                "quotaValue": limit.to_string(),
+            }],
+        }),
+        json!({
+            "@type": "type.googleapis.com/google.rpc.Help",
+            "links": [{
+                "description": "Learn more about Gemini API quotas",
+                "url": "https://ai.google.dev/gemini-api/docs/rate-limits",
+            }],
+        }),
+    ];
+    // A quota per day does not say when it ends.
+    if cause != Cause::QuotaExhausted {
+        let delay = format!("{}s", wait.as_secs());
+        details.push(json!({"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}));
+    }
+    json!({"error": {"code": 429, "message": message, "status": "RESOURCE_EXHAUSTED", "details": details}})
 }

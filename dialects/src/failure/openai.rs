@@ -70,12 +70,17 @@ fn said(operation: Option<Operation>, cause: Cause, facts: &Facts<'_>) -> Option
         Some(Said { status, error: json!({"message": message, "type": kind, "param": param, "code": code}) })
     };
     let limited = |kind, message| said(429, kind, Some("rate_limit_exceeded"), None, message);
+    let invalid = |status, code, param, message: &str| {
+        said(status, "invalid_request_error", code, param, message.to_owned())
+    };
+    let model = facts.model_or("gpt-4o");
     match cause {
         Cause::RateLimitTokens => limited("tokens", rate_limit_text(cause, facts)),
         Cause::RateLimitRequests => limited("requests", rate_limit_text(cause, facts)),
+        Cause::RequestTooLargeForLimit => limited("tokens", too_large_text(model)),
         Cause::ContextLength => {
             let (message, param, code) = context_length(operation);
-            said(400, "invalid_request_error", code, param, message)
+            invalid(400, code, param, &message)
         }
         Cause::ServerError => {
             let id = request_id(facts);
@@ -86,15 +91,111 @@ fn said(operation: Option<Operation>, cause: Cause, facts: &Facts<'_>) -> Option
             );
             said(500, "server_error", None, None, message)
         }
-        Cause::Overloaded => said(
+        // The text is general knowledge.
+        Cause::ModelNotFound => {
+            let message = format!("The model `{model}` does not exist or you do not have access to it.");
+            invalid(404, Some("model_not_found"), None, &message)
+        }
+        _ => {
+            let (status, kind, code, param, text) = fixed(cause)?;
+            said(status, kind, code, param, text.to_owned())
+        }
+    }
+}
+
+type Fixed = (u16, &'static str, Option<&'static str>, Option<&'static str>, &'static str);
+
+/// The causes whose words never differ. The texts of `auth`, `permission`, `invalid_request` and `content_filter`, and
+/// all of `conflict`, `timeout` and `slow_down` but the type and code, are general knowledge.
+fn fixed(cause: Cause) -> Option<Fixed> {
+    Some(match cause {
+        Cause::Overloaded => (
             503,
             "service_unavailable_error",
             Some("server_is_overloaded"),
             None,
-            "Our servers are currently overloaded. Please try again later.".to_owned(),
+            "Our servers are currently overloaded. Please try again later.",
         ),
-        _ => None,
-    }
+        Cause::Capacity => (
+            503,
+            "server_error",
+            None,
+            None,
+            "That model is currently overloaded with other requests. You can retry your request, or contact us through \
+             our help center at help.openai.com if the error persists.",
+        ),
+        Cause::SlowDown => (
+            429,
+            "rate_limit_error",
+            Some("slow_down"),
+            None,
+            "Your traffic increased too quickly. Reduce your request rate, hold it for a while, then raise it gradually.",
+        ),
+        Cause::QuotaExhausted | Cause::SpendLimit => (
+            429,
+            "insufficient_quota",
+            Some("insufficient_quota"),
+            None,
+            "You exceeded your current quota, please check your plan and billing details. For more information on this \
+             error, read the docs: https://platform.openai.com/docs/guides/error-codes/api-errors.",
+        ),
+        Cause::Billing => (
+            429,
+            "insufficient_quota",
+            Some("credit_balance_exhausted"),
+            None,
+            "Your credit balance is exhausted. Add credits to continue using the API.",
+        ),
+        Cause::ContentFilter => (
+            400,
+            "invalid_request_error",
+            Some("invalid_prompt"),
+            None,
+            "Invalid prompt: your prompt was flagged as potentially violating our usage policy. Please try again with a \
+             different prompt: https://platform.openai.com/docs/guides/reasoning#advice-on-prompting",
+        ),
+        Cause::Auth => (
+            401,
+            "invalid_request_error",
+            Some("invalid_api_key"),
+            None,
+            "Incorrect API key provided: sk-aconi***************************0000. You can find your API key at \
+             https://platform.openai.com/account/api-keys.",
+        ),
+        Cause::Permission => (
+            403,
+            "request_forbidden",
+            Some("unsupported_country_region_territory"),
+            None,
+            "Country, region, or territory not supported",
+        ),
+        Cause::InvalidRequest => (
+            400,
+            "invalid_request_error",
+            Some("unsupported_parameter"),
+            Some("max_tokens"),
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        ),
+        Cause::Conflict => (
+            409,
+            "invalid_request_error",
+            None,
+            None,
+            "The resource is being updated by another request. Please try again.",
+        ),
+        Cause::Timeout => (408, "server_error", None, None, "The request timed out. Please try again."),
+        _ => return None,
+    })
+}
+
+/// The limit is far from used up, and a retry never helps: more is asked for than a minute has.
+fn too_large_text(model: &str) -> String {
+    let asked = TOKENS_PER_MINUTE + 4_500;
+    format!(
+        "Request too large for {model} in organization {ORGANISATION} on tokens per min (TPM): Limit {TOKENS_PER_MINUTE}, \
+         Requested {asked}. The input or output tokens must be reduced in order to run successfully. Visit \
+         https://platform.openai.com/account/rate-limits to learn more."
+    )
 }
 
 fn rate_limit_text(cause: Cause, facts: &Facts<'_>) -> String {

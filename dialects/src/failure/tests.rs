@@ -2,7 +2,8 @@ use serde_json::json;
 
 use super::*;
 
-const FACTS: Facts<'_> = Facts { model: "gpt-4o", id: 7, now: 1_764_460_800, retry_after: None };
+const FACTS: Facts<'_> =
+    Facts { model: "gpt-4o", collection: "docs", id: 7, now: 1_764_460_800, retry_after: None };
 
 fn failure(dialect: Dialect, operation: Operation, cause: Cause, facts: &Facts<'_>) -> (Failure, Value) {
     let failure = render(Some(dialect), Some(operation), cause, facts).unwrap();
@@ -202,6 +203,108 @@ fn r_f11_a_gateway_answers_in_html_unless_the_provider_does_itself() {
     }
     let gemini = render(Some(Dialect::Gemini), None, Cause::Unavailable, &FACTS).unwrap();
     assert!(gemini.body.starts_with(b"{"));
+}
+
+#[test]
+fn r_f4_a_filtered_prompt_is_refused_in_each_providers_words() {
+    let (_, azure) = failure(Dialect::Azure, Operation::Chat, Cause::ContentFilter, &FACTS);
+    let error = &azure["error"];
+    assert_eq!(
+        (&error["code"], &error["status"], &error["type"]),
+        (&json!("content_filter"), &json!(400), &json!(null))
+    );
+    assert_eq!(
+        error["innererror"]["content_filter_result"]["sexual"],
+        json!({"filtered": true, "severity": "high"})
+    );
+    let (_, dashscope) = failure(Dialect::DashScope, Operation::Chat, Cause::ContentFilter, &FACTS);
+    assert_eq!(dashscope["error"]["code"], "data_inspection_failed");
+}
+
+#[test]
+fn openai_has_a_type_and_a_code_for_each_cause() {
+    for (cause, status, kind, code) in [
+        (Cause::RequestTooLargeForLimit, 429, "tokens", json!("rate_limit_exceeded")),
+        (Cause::SlowDown, 429, "rate_limit_error", json!("slow_down")),
+        (Cause::QuotaExhausted, 429, "insufficient_quota", json!("insufficient_quota")),
+        (Cause::Billing, 429, "insufficient_quota", json!("credit_balance_exhausted")),
+        (Cause::ContentFilter, 400, "invalid_request_error", json!("invalid_prompt")),
+        (Cause::Auth, 401, "invalid_request_error", json!("invalid_api_key")),
+        (Cause::Permission, 403, "request_forbidden", json!("unsupported_country_region_territory")),
+        (Cause::ModelNotFound, 404, "invalid_request_error", json!("model_not_found")),
+        (Cause::InvalidRequest, 400, "invalid_request_error", json!("unsupported_parameter")),
+        (Cause::Conflict, 409, "invalid_request_error", json!(null)),
+        (Cause::Timeout, 408, "server_error", json!(null)),
+        (Cause::Capacity, 503, "server_error", json!(null)),
+    ] {
+        let (failure, body) = failure(Dialect::OpenAi, Operation::Chat, cause, &FACTS);
+        assert_eq!(
+            (failure.status, &body["error"]["type"], &body["error"]["code"]),
+            (status, &json!(kind), &code),
+            "{cause}"
+        );
+        assert_eq!(header(&failure, "retry-after"), None, "{cause}");
+    }
+}
+
+#[test]
+fn a_request_too_large_for_the_limit_finds_the_bucket_full() {
+    let (failure, _) = failure(Dialect::OpenAi, Operation::Chat, Cause::RequestTooLargeForLimit, &FACTS);
+    assert_eq!(header(&failure, "x-ratelimit-remaining-tokens"), Some("30000"));
+    assert_eq!(header(&failure, "x-ratelimit-reset-tokens"), Some("0s"));
+}
+
+#[test]
+fn anthropic_has_a_type_for_each_cause() {
+    for (cause, status, kind) in [
+        (Cause::SlowDown, 429, "rate_limit_error"),
+        (Cause::SpendLimit, 429, "rate_limit_error"),
+        (Cause::QuotaExhausted, 400, "invalid_request_error"),
+        (Cause::Billing, 402, "billing_error"),
+        (Cause::Auth, 401, "authentication_error"),
+        (Cause::Permission, 403, "permission_error"),
+        (Cause::ModelNotFound, 404, "not_found_error"),
+        (Cause::Conflict, 409, "conflict_error"),
+        (Cause::PayloadTooLarge, 413, "request_too_large"),
+        (Cause::GatewayTimeout, 504, "timeout_error"),
+    ] {
+        let (failure, body) = failure(Dialect::Anthropic, Operation::Chat, cause, &FACTS);
+        assert_eq!((failure.status, &body["error"]["type"]), (status, &json!(kind)), "{cause}");
+        assert_eq!(header(&failure, "retry-after"), None, "{cause}");
+    }
+    let (_, spent) = failure(Dialect::Anthropic, Operation::Chat, Cause::SpendLimit, &FACTS);
+    assert_eq!(spent["error"]["details"], json!({"error_code": "enforced_spend_limit_reached"}));
+}
+
+#[test]
+fn r_f13_qdrant_begins_its_texts_with_the_kind_of_error() {
+    for (cause, status, text) in [
+        (Cause::RateLimitRequests, 429, "Rate limiting exceeded: "),
+        (Cause::Timeout, 408, "Timeout: "),
+        (Cause::ServerError, 500, "Service internal error: "),
+        (Cause::ShardUnavailable, 503, "Shard temporarily unavailable: "),
+        (Cause::DimensionMismatch, 400, "Wrong input: Vector dimension error: expected dim: 4, got 3"),
+        (Cause::CollectionMissing, 404, "Not found: Collection `docs` doesn't exist!"),
+        (Cause::Conflict, 409, "Wrong input: Collection `docs` already exists!"),
+        (Cause::StorageFull, 507, "Insufficient storage: "),
+        (Cause::Permission, 403, "Forbidden: "),
+    ] {
+        let (failure, body) = failure(Dialect::Qdrant, Operation::VectorSearch, cause, &FACTS);
+        assert_eq!(failure.status, status, "{cause}");
+        assert!(body["status"]["error"].as_str().unwrap().starts_with(text), "{cause}");
+        assert_eq!(header(&failure, "retry-after").is_some(), status == 429);
+    }
+    let auth = render(Some(Dialect::Qdrant), None, Cause::Auth, &FACTS).unwrap();
+    assert_eq!((auth.status, header(&auth, "content-type")), (401, Some("text/plain; charset=utf-8")));
+}
+
+#[test]
+fn a_wrong_key_is_refused_by_everyone() {
+    for dialect in Dialect::ALL.iter().copied().map(Some).chain([None]) {
+        let failure = render(dialect, None, Cause::Auth, &FACTS).unwrap_or_else(|| panic!("{dialect:?}"));
+        let usual = [400, 401, 403].contains(&failure.status);
+        assert!(usual, "{dialect:?} {}", failure.status);
+    }
 }
 
 #[test]

@@ -297,7 +297,7 @@ fn truncation(node: Node<'_>, keep: usize) -> Option<Span> {
 }
 
 /// Equality as RFC 6902 has it: numbers by their value, objects in any order.
-fn same(left: &Value, right: &Value) -> bool {
+pub fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left == right || left.as_f64() == right.as_f64(),
         (Value::Array(left), Value::Array(right)) => {

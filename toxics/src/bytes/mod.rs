@@ -26,4 +26,6 @@ pub use stall::Stall;
 pub use timeout::Timeout;
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod testing;

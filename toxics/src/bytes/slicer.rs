@@ -192,10 +192,19 @@ mod tests {
     }
 
     #[test]
-    fn cuts_vary() {
+    fn an_average_of_0_cuts_nothing() {
+        let mut line = Line::with("slicer", &json!({"size_variation": 5}));
+        line.push(ms(10), "abcd");
+        assert_eq!(line.log(), log([(10, "abcd")]));
+    }
+
+    #[test]
+    fn cuts_vary_within_data_and_from_place_to_place() {
         let mut line = Line::with("slicer", &json!({"average_size": 100, "size_variation": 50}));
         line.push(ms(0), vec![b'x'; 10_000]);
         let mut sizes = sizes(&line);
+        line.push(ms(1), vec![b'x'; 10_000]);
+        assert_ne!(super::tests::sizes(&line)[sizes.len()..], sizes);
         sizes.sort_unstable();
         sizes.dedup();
         assert!(sizes.len() > 10, "{sizes:?}");

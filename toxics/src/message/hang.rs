@@ -53,7 +53,7 @@ impl ExchangeFilter for Hang {
     }
 
     fn on_response(&mut self, _: &mut response::Parts, _: Moment) -> Decision {
-        self.hang()
+        if self.reach_upstream { self.hang() } else { Decision::forward() }
     }
 }
 

@@ -5,8 +5,8 @@ use http::{request, response};
 use serde_json::Value;
 
 use crate::{
-    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, OnEvents, Pipeline,
-    Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
+    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, NEVER, OnEvents,
+    Pipeline, Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
 };
 
 /// An answer that `OpenAI` chat streams.
@@ -90,7 +90,7 @@ impl Play {
     /// Takes all that leaves, each at its own moment.
     pub(crate) fn until(&mut self, now: u64) {
         loop {
-            let at = self.pipeline.next_wakeup().map_or(ms(now), |at| at.min(ms(now)));
+            let at = self.pipeline.next_wakeup().unwrap_or(NEVER).min(ms(now));
             let mut took = false;
             while let Some(step) = self.pipeline.poll(at) {
                 self.log.push((u64::try_from(at.as_millis()).unwrap(), step));
@@ -198,4 +198,21 @@ pub(crate) fn answer(decision: Decision) -> http::Response<Bytes> {
         Verdict::Respond(response) => *response,
         other => panic!("expected an answer, not {other:?}"),
     }
+}
+
+/// A short answer of `OpenAI` chat, with a comment in it. No two events are the same.
+pub(crate) const CHAT: &str = concat!(
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}\n\n",
+    ": keep-alive\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"你\"}}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"好\"}}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"!\"}}]}\n\n",
+    "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+    "data: {\"choices\":[],\"usage\":{\"total_tokens\":3}}\n\n",
+    "data: [DONE]\n\n",
+);
+
+/// Its blocks.
+pub(crate) fn chat_pieces() -> impl Iterator<Item = String> {
+    CHAT.split_inclusive("\n\n").map(str::to_owned)
 }

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
-use aconite_dialects::Event;
+use aconite_dialects::{Event, Shape};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Distribution, Kinds, on_events};
+use super::{Distribution, on_events};
 use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter, Toxic};
 
 /// Slows a stream down, event by event.
@@ -61,20 +61,14 @@ impl Toxic for SlowStream {
 
     fn start(&self, scope: &Scope, dice: Dice) -> Instance {
         on_events(scope, |_| {
-            Box::new(Pace {
-                config: self.clone(),
-                kinds: Kinds::of(scope),
-                dice,
-                events: 0,
-                last: Moment::ZERO,
-            })
+            Box::new(Pace { config: self.clone(), shape: scope.shape(), dice, events: 0, last: Moment::ZERO })
         })
     }
 }
 
 struct Pace {
     config: SlowStream,
-    kinds: Kinds,
+    shape: Shape,
     dice: Dice,
     /// Events so far.
     events: u64,
@@ -88,7 +82,7 @@ impl Pace {
             return now.saturating_add(self.config.first.into());
         }
         let gap = match self.config.tokens_per_second {
-            Some(_) if !self.kinds.is_content(event) => return now,
+            Some(_) if !self.shape.is_content(event) => return now,
             Some(rate) => Duration::from_secs_f64(1.0 / rate),
             None => self.config.between.into(),
         };

@@ -49,9 +49,10 @@ var bodies = map[string][2]string{
 }
 
 func main() {
-	first := http.DefaultTransport.(*http.Transport).Clone()
-	first.ForceAttemptHTTP2 = false
-	first.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	first := &http.Transport{
+		Proxy:        http.ProxyFromEnvironment,
+		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
+	}
 	clients := map[int]*http.Client{1: {Transport: first}, 2: http.DefaultClient}
 	lines := bufio.NewScanner(os.Stdin)
 	output := json.NewEncoder(os.Stdout)

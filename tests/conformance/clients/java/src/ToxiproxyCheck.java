@@ -33,12 +33,16 @@ public final class ToxiproxyCheck {
     }
 
     private static ToxiproxyClient client;
+    private static String host;
+    private static int port;
     private static String upstream;
 
     private ToxiproxyCheck() {}
 
     public static void main(String[] arguments) {
-        client = new ToxiproxyClient(arguments[0], Integer.parseInt(arguments[1]));
+        host = arguments[0];
+        port = Integer.parseInt(arguments[1]);
+        client = new ToxiproxyClient(host, port);
         upstream = arguments[2];
         Map<String, Check> checks = new LinkedHashMap<>();
         checks.put("version", () ->
@@ -86,12 +90,15 @@ public final class ToxiproxyCheck {
 
     private static void list() throws Exception {
         client.createProxy("java-two", "127.0.0.1:0", upstream);
-        client.createProxy("host:6379", "127.0.0.1:0", upstream);
+        // A client re-reads on reset() every proxy that it ever saw: one that is deleted belongs to another client.
+        ToxiproxyClient other = new ToxiproxyClient(host, port);
+        other.createProxy("host:6379", "127.0.0.1:0", upstream);
         // The list comes in the order of the names; a name may hold a colon.
-        List<Proxy> all = client.getProxies();
+        List<Proxy> all = other.getProxies();
         equal(all.get(0).getName() + " " + all.get(1).getName() + " " + all.get(2).getName(), "host:6379 java java-two");
-        echo(client.getProxy("host:6379"));
-        client.getProxy("host:6379").delete();
+        Proxy colon = other.getProxy("host:6379");
+        echo(colon);
+        colon.delete();
     }
 
     private static void toxic(String kind, Adder adder) throws Exception {

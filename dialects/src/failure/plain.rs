@@ -1,0 +1,72 @@
+use super::{Cause, Facts};
+
+/// A cause in the words that most providers use.
+pub(super) struct Plain {
+    pub(super) status: u16,
+    pub(super) kind: &'static str,
+    pub(super) code: &'static str,
+    pub(super) message: String,
+}
+
+/// None for what only vector stores know, for what is no failure, and for what a gateway says.
+pub(super) fn plain(cause: Cause, facts: &Facts<'_>) -> Option<Plain> {
+    const INVALID: &str = "invalid_request_error";
+    let said =
+        |status, kind, code, message: &str| Some(Plain { status, kind, code, message: message.to_owned() });
+    let limited = |code, message: &str| said(429, "rate_limit_error", code, message);
+    let model = facts.model_or("the model");
+    match cause {
+        Cause::RateLimitTokens => limited(
+            "rate_limit_exceeded",
+            &format!("Rate limit reached for {model} on tokens per minute. Please try again later."),
+        ),
+        Cause::RateLimitRequests => limited(
+            "rate_limit_exceeded",
+            &format!("Rate limit reached for {model} on requests per minute. Please try again later."),
+        ),
+        Cause::RequestTooLargeForLimit => limited(
+            "rate_limit_exceeded",
+            &format!("Request too large for {model}: it needs more tokens than the limit per minute."),
+        ),
+        Cause::SlowDown => limited("slow_down", "Requests increased too quickly. Please slow down."),
+        Cause::QuotaExhausted | Cause::SpendLimit => {
+            said(429, "insufficient_quota", "insufficient_quota", "You exceeded your current quota.")
+        }
+        Cause::Billing => said(402, "billing_error", "insufficient_balance", "Insufficient Balance"),
+        Cause::ContextLength => said(
+            400,
+            INVALID,
+            "context_length_exceeded",
+            "This model's maximum context length is 32768 tokens. However, your messages resulted in 33792 tokens. Please \
+             reduce the length of the messages.",
+        ),
+        Cause::ContentFilter => {
+            said(400, INVALID, "content_filter", "The content was blocked by the content filter.")
+        }
+        Cause::Auth => said(401, "authentication_error", "invalid_api_key", "Invalid API key provided."),
+        Cause::Permission => said(
+            403,
+            "permission_error",
+            "permission_denied",
+            "This API key has no permission for this request.",
+        ),
+        Cause::ModelNotFound => {
+            said(404, INVALID, "model_not_found", &format!("The model `{model}` does not exist."))
+        }
+        Cause::InvalidRequest => said(400, INVALID, "invalid_value", "A parameter has an invalid value."),
+        Cause::Conflict => said(409, INVALID, "conflict", "The resource was changed by another request."),
+        Cause::Timeout => said(408, "timeout_error", "timeout", "The request timed out."),
+        Cause::ServerError => said(500, "server_error", "internal_error", "Internal server error"),
+        Cause::Overloaded => {
+            said(503, "server_error", "overloaded", "The server is overloaded. Please try again later.")
+        }
+        Cause::Capacity => said(
+            503,
+            "server_error",
+            "insufficient_capacity",
+            &format!("There is no capacity for {model} at the moment."),
+        ),
+        Cause::NotReady => said(503, "unavailable_error", "loading", "Loading model"),
+        _ => None,
+    }
+}

@@ -1,0 +1,405 @@
+//! Whether a request is one that a toxic strikes.
+use aconite_dialects::{
+    Dialect, Operation,
+    json::{self, Document},
+};
+use http::{HeaderMap, HeaderName};
+use percent_encoding::percent_decode_str;
+use regex::{Regex, RegexBuilder};
+use serde_json::Value;
+use wildmatch::{WildMatch, WildMatchPattern};
+
+use crate::{BodyMatch, Match, SpecError};
+
+/// What is known of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestFacts<'a> {
+    /// Its method.
+    pub method: &'a str,
+    /// The host that it is for, with or without port.
+    pub host: &'a str,
+    /// Its path as it came, with or without query.
+    pub path: &'a str,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Whose protocol is spoken.
+    pub dialect: Option<Dialect>,
+    /// What it is for.
+    pub operation: Option<Operation>,
+    /// The model that it asks for.
+    pub model: Option<&'a str>,
+    /// The caller's scene.
+    pub scene: Option<&'a str>,
+    /// The caller's test.
+    pub test_id: Option<&'a str>,
+    /// Whether it asks for a streamed answer. None if that is not known: it then counts as one that does not.
+    pub streaming: Option<bool>,
+    /// Its body, decoded. None if it is not known, or too large to be held: then no condition on it holds.
+    pub body: Option<&'a [u8]>,
+}
+
+/// The conditions of a [`Match`], ready to be asked about requests.
+///
+/// Globs know `*`, any text, and `?`, any character; `*` crosses slashes and dots. In `scene` and `test_id` a `?` is a
+/// question mark. Text that is no UTF-8 is compared with replacement characters in its place.
+#[derive(Clone, Debug, Default)]
+pub struct Matcher {
+    method: Option<String>,
+    host: Option<HostGlob>,
+    path: Option<WildMatch>,
+    headers: Vec<(HeaderName, WildMatch)>,
+    dialect: Option<Dialect>,
+    operation: Option<Operation>,
+    model: Option<WildMatch>,
+    scene: Option<Name>,
+    test_id: Option<Name>,
+    streaming: Option<bool>,
+    body: Vec<BodyCondition>,
+}
+
+/// A glob in which a question mark is one.
+type Name = WildMatchPattern<'*', '\0'>;
+
+impl Matcher {
+    /// Reads conditions.
+    ///
+    /// # Errors
+    /// If a header's name, a JSONPath or a regular expression cannot be read.
+    pub fn compile(spec: &Match) -> Result<Self, SpecError> {
+        let glob = |pattern: &Option<String>| pattern.as_deref().map(WildMatch::new);
+        let header = |(name, pattern): (&String, &String)| {
+            let parsed = name
+                .parse::<HeaderName>()
+                .map_err(|_| refused("header", format!("`{name}` is no name of a header field")))?;
+            Ok((parsed, WildMatch::new(pattern)))
+        };
+        Ok(Self {
+            method: spec.method.clone(),
+            host: spec.host.as_deref().map(HostGlob::new),
+            path: spec.path.as_deref().map(|path| WildMatch::new(&decode_path(path))),
+            headers: spec.header.iter().map(header).collect::<Result<_, _>>()?,
+            dialect: spec.dialect,
+            operation: spec.operation,
+            model: glob(&spec.model),
+            scene: spec.scene.as_deref().map(Name::new),
+            test_id: spec.test_id.as_deref().map(Name::new),
+            streaming: spec.streaming,
+            body: spec
+                .body
+                .iter()
+                .enumerate()
+                .map(|(place, spec)| BodyCondition::compile(place, spec))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether the request's body has to be known.
+    pub fn needs_body(&self) -> bool {
+        !self.body.is_empty()
+    }
+
+    /// Whether all conditions hold, those on the body too.
+    pub fn matches(&self, request: &RequestFacts<'_>) -> bool {
+        self.matches_head(request) && self.matches_body(request.body)
+    }
+
+    /// Whether all conditions but those on the body hold: if not, the body need not be waited for.
+    pub fn matches_head(&self, request: &RequestFacts<'_>) -> bool {
+        let name = |pattern: &Option<Name>, name: Option<&str>| {
+            pattern.as_ref().is_none_or(|pattern| name.is_some_and(|name| pattern.matches(name)))
+        };
+        self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method))
+            && self.host.as_ref().is_none_or(|glob| glob.matches(request.host))
+            && self.path.as_ref().is_none_or(|glob| glob.matches(&decode_path(without_query(request.path))))
+            && self.headers.iter().all(|(name, glob)| {
+                let values = request.headers.get_all(name);
+                values.iter().any(|value| glob.matches(&String::from_utf8_lossy(value.as_bytes())))
+            })
+            && self.dialect.is_none_or(|dialect| request.dialect == Some(dialect))
+            && self.operation.is_none_or(|operation| request.operation == Some(operation))
+            && self.model.as_ref().is_none_or(|glob| request.model.is_some_and(|model| glob.matches(model)))
+            && name(&self.scene, request.scene)
+            && name(&self.test_id, request.test_id)
+            && self.streaming.is_none_or(|streaming| request.streaming.unwrap_or(false) == streaming)
+    }
+
+    fn matches_body(&self, body: Option<&[u8]>) -> bool {
+        if self.body.is_empty() {
+            return true;
+        }
+        let Some(document) = body.and_then(|body| Document::parse(body).ok()) else { return false };
+        let value = document.root().to_value();
+        self.body.iter().all(|condition| condition.holds(&value))
+    }
+}
+
+/// A glob over host names, which are the same in Unicode and in punycode, in any case, with or without a final dot.
+#[derive(Clone, Debug)]
+struct HostGlob {
+    unicode: WildMatch,
+    ascii: WildMatch,
+}
+
+impl HostGlob {
+    fn new(pattern: &str) -> Self {
+        let pattern = bare_host(pattern);
+        Self { unicode: WildMatch::new(&to_unicode(&pattern)), ascii: WildMatch::new(&pattern) }
+    }
+
+    fn matches(&self, host: &str) -> bool {
+        let host = bare_host(host);
+        // A glob may have part of a punycode label, which is no Unicode yet.
+        self.unicode.matches(&to_unicode(&host)) || self.ascii.matches(&host)
+    }
+}
+
+/// A host in lower case without port, brackets and final dot.
+fn bare_host(host: &str) -> String {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => match host.rsplit_once(':') {
+            Some((name, port)) if !name.contains(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+                name
+            }
+            _ => host,
+        },
+    };
+    name.strip_suffix('.').unwrap_or(name).to_lowercase()
+}
+
+fn to_unicode(host: &str) -> String {
+    match idna::domain_to_unicode(host) {
+        (unicode, Ok(())) => unicode,
+        (_, Err(_)) => host.to_owned(),
+    }
+}
+
+fn without_query(path: &str) -> &str {
+    path.split('?').next().unwrap_or_default()
+}
+
+fn decode_path(path: &str) -> String {
+    percent_decode_str(path).decode_utf8_lossy().into_owned()
+}
+
+/// A condition on a JSON body.
+#[derive(Clone, Debug)]
+struct BodyCondition {
+    path: json::Path,
+    equals: Option<Value>,
+    matches: Option<Regex>,
+}
+
+/// The most that a compiled regular expression may take, in bytes.
+const MAX_REGEX: usize = 1024 * 1024;
+
+impl BodyCondition {
+    fn compile(place: usize, spec: &BodyMatch) -> Result<Self, SpecError> {
+        let at = |field: &str| format!("body[{place}].{field}");
+        let path = json::Path::parse(&spec.path).map_err(|reason| refused(&at("path"), reason))?;
+        let regex = |pattern: &String| {
+            RegexBuilder::new(pattern)
+                .size_limit(MAX_REGEX)
+                .build()
+                .map_err(|error| refused(&at("matches"), error.to_string()))
+        };
+        Ok(Self { path, equals: spec.equals.clone(), matches: spec.matches.as_ref().map(regex).transpose()? })
+    }
+
+    /// Whether it holds for one of the values that the path selects. With neither value nor pattern it is enough that
+    /// there is one.
+    fn holds(&self, body: &Value) -> bool {
+        self.path.select(body).into_iter().any(|value| {
+            self.equals.as_ref().is_none_or(|wanted| json::same(value, wanted))
+                && self.matches.as_ref().is_none_or(|regex| match value {
+                    Value::String(text) => regex.is_match(text),
+                    other => regex.is_match(&other.to_string()),
+                })
+        })
+    }
+}
+
+fn refused(field: &str, reason: String) -> SpecError {
+    SpecError::Attributes { path: format!("match.{field}"), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn matcher(spec: Value) -> Matcher {
+        Matcher::compile(&serde_json::from_value(spec).unwrap()).unwrap()
+    }
+
+    fn request(headers: &HeaderMap) -> RequestFacts<'_> {
+        RequestFacts {
+            method: "POST",
+            host: "api.example.test:443",
+            path: "/v1/chat/completions",
+            headers,
+            dialect: Some(Dialect::OpenAi),
+            operation: Some(Operation::Chat),
+            model: Some("gpt-4o-mini"),
+            scene: Some("long_document"),
+            test_id: Some("tests/a.py::t[b?]"),
+            streaming: Some(true),
+            body: None,
+        }
+    }
+
+    #[track_caller]
+    fn assert_matches(spec: &Value, expected: bool) {
+        let headers = HeaderMap::new();
+        assert_eq!(matcher(spec.clone()).matches(&request(&headers)), expected, "{spec}");
+    }
+
+    #[test]
+    fn every_condition_must_hold() {
+        assert_matches(&json!({}), true);
+        for (key, yes, no) in [
+            ("method", json!("post"), json!("GET")),
+            ("host", json!("*.Example.test"), json!("example.test")),
+            ("path", json!("/v1/*"), json!("/v1")),
+            ("dialect", json!("openai"), json!("anthropic")),
+            ("operation", json!("chat"), json!("embeddings")),
+            ("model", json!("gpt-4o*"), json!("gpt-4")),
+            ("scene", json!("long_*"), json!("long")),
+            ("test_id", json!("tests/a.py::t[b?]"), json!("tests/a.py::t[bx]")),
+            ("streaming", json!(true), json!(false)),
+        ] {
+            assert_matches(&json!({key: yes}), true);
+            assert_matches(&json!({key: no}), false);
+            let mut among_others = json!({"method": "POST", "path": "*", "streaming": true});
+            among_others[key] = no;
+            assert_matches(&among_others, false);
+        }
+    }
+
+    #[test]
+    fn what_a_request_does_not_have_matches_nothing() {
+        let headers = HeaderMap::new();
+        let bare = RequestFacts {
+            dialect: None,
+            operation: None,
+            model: None,
+            scene: None,
+            test_id: None,
+            ..request(&headers)
+        };
+        for spec in [
+            json!({"model": "*"}),
+            json!({"scene": "*"}),
+            json!({"test_id": "*"}),
+            json!({"dialect": "openai"}),
+        ] {
+            assert!(!matcher(spec.clone()).matches(&bare), "{spec}");
+        }
+    }
+
+    #[test]
+    fn http_21_paths_are_compared_decoded() {
+        let headers = HeaderMap::new();
+        let at = |path| RequestFacts { path, ..request(&headers) };
+        let points = at("/collections/a%2Fb/points/%E4%B8%AD?x=%2520+%20&y");
+        for pattern in ["/collections/a/b/points/中", "/collections/a%2Fb/points/*", "*/%E4%B8%AD"] {
+            assert!(matcher(json!({"path": pattern})).matches(&points), "{pattern}");
+        }
+        assert!(!matcher(json!({"path": "*x=*"})).matches(&points));
+        assert!(matcher(json!({"path": "/\u{fffd}"})).matches(&at("/%ff")));
+    }
+
+    #[test]
+    fn prx_08_unicode_hosts_match_their_punycode() {
+        let headers = HeaderMap::new();
+        let host = |host| RequestFacts { host, ..request(&headers) };
+        for pattern in
+            ["模型.example.test", "xn--xgs754b.example.test", "模*.example.test", "xn--*", "*.EXAMPLE.test."]
+        {
+            for name in ["xn--xgs754b.example.test:443", "XN--XGS754B.example.test", "模型.example.test."] {
+                let unicode_of_partial = pattern == "xn--*" && name.starts_with('模');
+                assert_eq!(
+                    matcher(json!({"host": pattern})).matches(&host(name)),
+                    !unicode_of_partial,
+                    "{pattern} {name}"
+                );
+            }
+        }
+        assert!(matcher(json!({"host": "::1"})).matches(&host("[::1]:8080")));
+        assert!(matcher(json!({"host": "[::1]"})).matches(&host("::1")));
+        assert!(!matcher(json!({"host": "模型.example.test"})).matches(&host("other.example.test")));
+    }
+
+    #[test]
+    fn one_of_several_header_values_suffices() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-tag", "blue".parse().unwrap());
+        headers.append("x-tag", http::HeaderValue::from_bytes("grün\u{e9}".as_bytes()).unwrap());
+        let matches = |spec| matcher(spec).matches(&request(&headers));
+        assert!(matches(json!({"header": {"X-Tag": "blu?"}})));
+        assert!(matches(json!({"header": {"x-tag": "grün*"}})));
+        assert!(!matches(json!({"header": {"x-tag": "red"}})));
+        assert!(!matches(json!({"header": {"x-tag": "blue", "x-absent": "*"}})));
+    }
+
+    fn matches_body(spec: &Value, body: &str) -> bool {
+        let headers = HeaderMap::new();
+        let matcher = matcher(json!({"body": [spec.clone()]}));
+        assert!(matcher.needs_body());
+        matcher.matches(&RequestFacts { body: Some(body.as_bytes()), ..request(&headers) })
+    }
+
+    #[test]
+    fn bodies_are_matched_by_value_and_by_pattern() {
+        let body = r#"{"n":1.0,"messages":[{"content":"hello"},{"content":"world"}],"tools":[]}"#;
+        for (spec, expected) in [
+            (json!({"path": "$.n", "equals": 1}), true),
+            (json!({"path": "$.n", "equals": 2}), false),
+            (json!({"path": "$.messages[*].content", "equals": "world"}), true),
+            (json!({"path": "$.messages[*].content", "matches": "^wor"}), true),
+            (json!({"path": "$.messages[*].content", "matches": "^or"}), false),
+            (json!({"path": "$.tools"}), true),
+            (json!({"path": "$.absent"}), false),
+            (json!({"path": "$.n", "matches": "1"}), true),
+        ] {
+            assert_eq!(matches_body(&spec, body), expected, "{spec}");
+        }
+    }
+
+    #[test]
+    fn json_05_lone_surrogates_do_not_hinder() {
+        let body = r#"{"messages":[{"role":"user","content":"cut \ud83d here"}],"model":"m"}"#;
+        assert!(matches_body(&json!({"path": "$.model", "equals": "m"}), body));
+    }
+
+    #[test]
+    fn json_07_of_duplicate_keys_the_last_counts() {
+        let body = r#"{"model":"a","stream":false,"model":"b","stream":true}"#;
+        assert!(matches_body(&json!({"path": "$.model", "equals": "b"}), body));
+        assert!(!matches_body(&json!({"path": "$.model", "equals": "a"}), body));
+    }
+
+    #[test]
+    fn without_a_json_body_no_condition_on_it_holds() {
+        for body in ["", "oops", "{\"x\":NaN}"] {
+            assert!(!matches_body(&json!({"path": "$"}), body));
+        }
+        assert_matches(&json!({"body": [{"path": "$"}]}), false);
+        let headers = HeaderMap::new();
+        assert!(matcher(json!({"body": [{"path": "$"}]})).matches_head(&request(&headers)));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused_with_its_place() {
+        for (spec, place) in [
+            (json!({"header": {"bad name": "x"}}), "match.header"),
+            (json!({"body": [{"path": "$"}, {"path": "$["}]}), "match.body[1].path"),
+            (json!({"body": [{"path": "$", "matches": "("}]}), "match.body[0].matches"),
+            (json!({"body": [{"path": "$", "matches": "(?:a{1000}){1000}"}]}), "match.body[0].matches"),
+        ] {
+            let error = Matcher::compile(&serde_json::from_value(spec).unwrap()).unwrap_err();
+            assert!(matches!(&error, SpecError::Attributes { path, .. } if path == place), "{error:?}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+use aconite_dialects::{
+    Event,
+    json::{self, EditError, Op},
+};
+use bytes::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    BodyFilter, BodyForm, Dice, DocumentFilter, Instance, Level, Moment, Schedule, Scope, StreamFilter, Toxic,
+};
+
+/// Edits JSON: a document, or the data of each event of a stream.
+///
+/// Edits are made one after the other, each on what the one before has left. Only the bytes of the edited values
+/// change: white space, the order of keys and the spelling of numbers elsewhere stay. If one cannot be made, none is,
+/// and the body or the event passes as it is; so does what is not JSON, such as `[DONE]`.
+///
+/// The official SDKs do not check what they read against their types: a missing or wrongly typed field surfaces where
+/// the caller uses it, as `AttributeError`, `TypeError` or `None`.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// The edits.
+    #[schemars(length(min = 1))]
+    ops: Vec<Op>,
+}
+
+impl Toxic for Edit {
+    const TYPE: &'static str = "edit";
+    const LEVEL: Level = Level::Events;
+    const DOCUMENTS_TOO: bool = true;
+
+    fn example() -> Self {
+        let config = serde_json::json!({"ops": [{"path": "$.choices[*].finish_reason", "set": "length"}]});
+        serde_json::from_value(config).expect("the path is valid")
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.ops.is_empty() { Err("`ops` has no edit".to_owned()) } else { Ok(()) }
+    }
+
+    fn start(&self, scope: &Scope, _: Dice) -> Instance {
+        let editor = Editor { ops: self.ops.clone(), struck: false, skipped: "no_events" };
+        match scope.body {
+            BodyForm::Events(_) => Instance::Body(BodyFilter::Events(Box::new(editor))),
+            BodyForm::Document => Instance::Body(BodyFilter::Document(Box::new(editor))),
+            BodyForm::Opaque => Instance::Idle("not_json"),
+        }
+    }
+}
+
+struct Editor {
+    ops: Vec<Op>,
+    struck: bool,
+    /// Why the last event was left alone.
+    skipped: &'static str,
+}
+
+impl Editor {
+    fn apply(&self, body: &[u8]) -> Result<Bytes, &'static str> {
+        match json::apply(body, &self.ops) {
+            Ok(Some(edited)) => Ok(edited),
+            Err(EditError::NotJson(_)) => Err("not_json"),
+            Ok(None) | Err(_) => Err("no_match"),
+        }
+    }
+}
+
+impl DocumentFilter for Editor {
+    fn edit(&mut self, body: &Bytes) -> Result<Bytes, &'static str> {
+        self.apply(body)
+    }
+}
+
+impl StreamFilter<Event> for Editor {
+    fn on_item(&mut self, item: Event, now: Moment, out: &mut Schedule<Event>) {
+        if !item.is_event() {
+            out.send(now, item);
+            return;
+        }
+        match self.apply(&item.data()) {
+            Ok(data) => {
+                self.struck = true;
+                out.strike(now);
+                out.send(now, item.with_data(&data));
+            }
+            Err(reason) => {
+                // That an event could be read says more than that another could not.
+                if self.skipped != "no_match" {
+                    self.skipped = reason;
+                }
+                out.send(now, item);
+            }
+        }
+    }
+
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        if !self.struck {
+            out.skip(self.skipped);
+        }
+        out.end(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::message::script::{CHAT, Play, check, sse};
+
+    fn document(ops: serde_json::Value, body: &str) -> Play {
+        let scope = Scope { body: BodyForm::Document, ..Scope::default() };
+        let mut play = Play::new::<Edit>([("ops", ops)].into_iter().collect(), &scope);
+        play.push(1, body);
+        play.end(2);
+        play
+    }
+
+    #[test]
+    fn json_01_nothing_but_the_value_changes() {
+        let body = "{ \"zebra\":{}, \"model\" : \"a\",\"apple\":{} }\n";
+        let play = document(json!([{"path": "$.model", "set": "b"}]), body);
+        assert_eq!(play.text(), body.replace("\"a\"", "\"b\""));
+        assert_eq!(play.struck(), Some(2));
+    }
+
+    #[test]
+    fn json_03_numbers_keep_their_spelling() {
+        let body = r#"{"vector":[-0.086097434,1.0,1e2,-0.0,1E400],"x":1}"#;
+        let play = document(json!([{"op": "remove", "path": "/x"}]), body);
+        assert_eq!(play.text(), r#"{"vector":[-0.086097434,1.0,1e2,-0.0,1E400]}"#);
+    }
+
+    #[test]
+    fn json_04_what_is_not_json_passes_and_is_told() {
+        let body = r#"{"x":NaN,"y":-Infinity}"#;
+        let play = document(json!([{"path": "$.x", "set": 1}]), body);
+        assert_eq!((play.text().as_str(), play.skipped(), play.struck()), (body, Some("not_json"), None));
+    }
+
+    #[test]
+    fn json_05_lone_surrogates_stay() {
+        let body = r#"{"content":"cut \ud83d here","model":"m"}"#;
+        let play = document(json!([{"path": "$.model", "set": "n"}]), body);
+        assert_eq!(play.text(), body.replace("\"m\"", "\"n\""));
+    }
+
+    #[test]
+    fn an_edit_that_cannot_be_made_unmakes_the_others() {
+        let ops = json!([{"path": "$.a", "set": 2}, {"op": "test", "path": "/a", "value": 3}]);
+        let play = document(ops, r#"{"a":1}"#);
+        assert_eq!((play.text().as_str(), play.skipped()), (r#"{"a":1}"#, Some("no_match")));
+    }
+
+    #[test]
+    fn events_are_edited_one_by_one() {
+        let mut play = Play::new::<Edit>(
+            json!({"ops": [{"path": "$.choices[0].delta.content", "truncate": 0}]}),
+            &sse(),
+        );
+        play.push(1, CHAT);
+        play.end(2);
+        let expected = CHAT.replace("\"你\"", "\"\"").replace("\"好\"", "\"\"").replace("\"!\"", "\"\"");
+        assert_eq!(play.text(), expected);
+        assert_eq!((play.struck(), play.skipped()), (Some(1), None));
+    }
+
+    #[test]
+    fn attributes_are_checked() {
+        assert!(check::<Edit>(json!({"ops": []})).is_err());
+        assert!(check::<Edit>(json!({"ops": [{"path": "$[", "set": 1}]})).is_err());
+        assert!(check::<Edit>(json!({"ops": [{"op": "add", "path": "/a"}]})).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_in_which_nothing_matches_passes_byte_for_byte(cuts in prop::collection::vec(0_usize..1_000, 0..8)) {
+            let body = format!("\u{feff}{CHAT}data:x\r\n\r\n: c\rid: 1\n\ndata\n\ndata: tail");
+            let mut play = Play::new::<Edit>(json!({"ops": [{"path": "$.absent", "delete": true}]}), &sse());
+            play.push_cut(body.as_bytes(), &cuts);
+            play.end(99);
+            prop_assert_eq!(play.text(), body);
+            prop_assert_eq!(play.skipped(), Some("no_match"));
+        }
+    }
+}

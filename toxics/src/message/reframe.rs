@@ -1,0 +1,423 @@
+use aconite_dialects::{Event, Framing};
+use bytes::{Bytes, BytesMut};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    BodyFilter, BodyForm, Dice, Instance, Level, Moment, NEVER, Schedule, Scope, StreamFilter, Toxic,
+};
+
+/// Frames a stream differently, in ways that the standard allows and readers trip over.
+///
+/// What the events say stays the same, but for `no_event_name` and `heartbeat`. openai-python, openai-node and
+/// Vercel's ai read `crlf`, `cr`, `no_space`, `comments`, `multi_data`, `bytewise` and `merge` rightly; `bom` costs
+/// openai-python the first event, and anthropic-python an `AssertionError`. google-genai takes only `data: ` with its
+/// space for an event and everything else for part of its JSON, so that `comments` and `no_space` break it.
+///
+/// Streams of lines (NDJSON) can be reframed by `crlf`, `bom`, `bytewise`, `merge`, `keep_open` and `gzip_late` only.
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reframe {
+    /// What is different.
+    how: How,
+}
+
+/// A way of framing.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum How {
+    /// Lines end with CR LF.
+    Crlf,
+    /// Lines end with CR alone.
+    Cr,
+    /// No space after the colon: `data:{`.
+    NoSpace,
+    /// A comment line before each event.
+    Comments,
+    /// JSON objects are spread over three `data` lines.
+    MultiData,
+    /// A byte order mark at the start. Not for streams that are on their way already.
+    Bom,
+    /// Each byte is a chunk.
+    Bytewise,
+    /// Two events in one chunk; the first waits for the second.
+    Merge,
+    /// No `event` lines. The Anthropic SDKs drop such events in silence.
+    NoEventName,
+    /// After its end the stream stays open and silent. Those who wait for the end and not for a terminator
+    /// (Anthropic's and the Responses API's readers) run into their timeout, or wait for ever.
+    KeepOpen,
+    /// The whole stream arrives at once, at its end, as if something had compressed it without flushing. The bytes are
+    /// not compressed. Streams of more than 16 MiB arrive in parts of that size.
+    GzipLate,
+    /// A comment and a blank line after each event, which has an `id`: one of its own, or its number in the stream.
+    /// openai-python takes it for an event without data and raises `JSONDecodeError`.
+    Heartbeat,
+}
+
+impl Toxic for Reframe {
+    const TYPE: &'static str = "reframe";
+    const LEVEL: Level = Level::Events;
+
+    fn example() -> Self {
+        Self { how: How::Crlf }
+    }
+
+    fn start(&self, scope: &Scope, _: Dice) -> Instance {
+        let BodyForm::Events(framing) = scope.body else { return Instance::Idle("not_a_stream") };
+        if framing != Framing::Sse && !self.how.suits_lines() {
+            return Instance::Idle("not_server_sent_events");
+        }
+        if self.how == How::Bom && scope.passed > 0 {
+            return Instance::Idle("already_begun");
+        }
+        Instance::Body(match self.how {
+            How::Bytewise => BodyFilter::Bytes(Box::new(Bytewise)),
+            How::GzipLate => BodyFilter::Bytes(Box::new(Late(BytesMut::new()))),
+            How::Merge => BodyFilter::Events(Box::new(Merge { framing, held: BytesMut::new(), events: 0 })),
+            how => BodyFilter::Events(Box::new(Rewrite { how, framing, events: 0, open: false })),
+        })
+    }
+}
+
+impl How {
+    fn suits_lines(self) -> bool {
+        matches!(
+            self,
+            Self::Crlf | Self::Bom | Self::Bytewise | Self::Merge | Self::KeepOpen | Self::GzipLate
+        )
+    }
+}
+
+/// Writes each piece anew.
+struct Rewrite {
+    how: How,
+    framing: Framing,
+    events: u64,
+    /// Whether the last piece was a part of an event.
+    open: bool,
+}
+
+impl Rewrite {
+    /// What is sent instead of a piece, if anything else.
+    fn rewrite(&self, piece: &Event) -> Option<Bytes> {
+        let mut out = BytesMut::with_capacity(piece.raw().len() + 32);
+        match self.how {
+            How::Crlf => put_with_ends(piece, b"\r\n", &mut out),
+            How::Cr => put_with_ends(piece, b"\r", &mut out),
+            How::NoSpace => put_without_spaces(piece, &mut out),
+            How::NoEventName => {
+                let is_name = |line: &[u8]| line == b"event" || line.starts_with(b"event:");
+                for (line, end) in piece.lines().filter(|(line, _)| !is_name(line)) {
+                    out.extend_from_slice(line);
+                    out.extend_from_slice(end);
+                }
+            }
+            How::MultiData => return spread(piece),
+            How::Comments if piece.is_event() => {
+                out.extend_from_slice(b": keep-alive\n");
+                out.extend_from_slice(piece.raw());
+            }
+            How::Heartbeat if piece.is_event() => {
+                if !piece.lines().any(|(line, _)| line == b"id" || line.starts_with(b"id:")) {
+                    out.extend_from_slice(format!("id: {}\n", self.events).as_bytes());
+                }
+                out.extend_from_slice(piece.raw());
+                out.extend_from_slice(b": ping\n\n");
+            }
+            _ => return None,
+        }
+        (out != piece.raw()).then(|| out.freeze())
+    }
+}
+
+impl StreamFilter<Event> for Rewrite {
+    fn on_start(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        if self.how == How::Bom {
+            out.strike(now);
+            out.send(now, Event::from_raw(self.framing, Bytes::from_static(b"\xef\xbb\xbf")));
+        }
+    }
+
+    fn on_item(&mut self, item: Event, now: Moment, out: &mut Schedule<Event>) {
+        // Half an event cannot be written anew: its lines are not known.
+        let whole = !item.is_open() && !self.open;
+        self.open = item.is_open();
+        self.events += u64::from(item.is_event());
+        match if whole { self.rewrite(&item) } else { None } {
+            Some(raw) => {
+                out.strike(now);
+                out.send(now, Event::from_raw(self.framing, raw));
+            }
+            None => out.send(now, item),
+        }
+    }
+
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        if self.how == How::KeepOpen {
+            out.strike(now);
+            out.hold_until(NEVER);
+        }
+        out.end(now);
+    }
+}
+
+fn put_with_ends(piece: &Event, new_end: &[u8], out: &mut BytesMut) {
+    for (line, end) in piece.lines() {
+        out.extend_from_slice(line);
+        out.extend_from_slice(if end.is_empty() { end } else { new_end });
+    }
+}
+
+fn put_without_spaces(piece: &Event, out: &mut BytesMut) {
+    for (line, end) in piece.lines() {
+        let colon = line.iter().position(|byte| *byte == b':').filter(|at| *at > 0);
+        match colon.map(|at| line.split_at(at + 1)) {
+            // A second space would then be taken for the first, which is no part of the value.
+            Some((name, [b' ', value @ ..])) if value.first() != Some(&b' ') => {
+                out.extend_from_slice(name);
+                out.extend_from_slice(value);
+            }
+            _ => out.extend_from_slice(line),
+        }
+        out.extend_from_slice(end);
+    }
+}
+
+/// Spreads an object over three lines: its braces and what is between them.
+fn spread(event: &Event) -> Option<Bytes> {
+    let data = event.data();
+    let inner = data.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    let alone = event.is_event() && !inner.is_empty() && !inner.contains(&b'\n');
+    alone.then(|| event.with_data(&[b"{\n", inner, b"\n}"].concat()).into_raw())
+}
+
+/// Sends events in pairs.
+struct Merge {
+    framing: Framing,
+    held: BytesMut,
+    events: u64,
+}
+
+impl Merge {
+    fn let_go(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.events = 0;
+        if !self.held.is_empty() {
+            out.send(now, Event::from_raw(self.framing, self.held.split().freeze()));
+        }
+    }
+}
+
+impl StreamFilter<Event> for Merge {
+    fn on_item(&mut self, item: Event, now: Moment, out: &mut Schedule<Event>) {
+        self.held.extend_from_slice(item.raw());
+        self.events += u64::from(item.is_event());
+        if item.is_event() && self.events == 2 {
+            out.strike(now);
+        }
+        if !item.is_event() && self.events == 0 || item.is_open() || self.events == 2 {
+            self.let_go(now, out);
+        }
+    }
+
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.let_go(now, out);
+        out.end(now);
+    }
+
+    fn on_stop(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.let_go(now, out);
+    }
+}
+
+/// Sends each byte alone.
+struct Bytewise;
+
+impl StreamFilter<Bytes> for Bytewise {
+    fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
+        out.strike(now);
+        for at in 0..item.len() {
+            out.send(now, item.slice(at..=at));
+        }
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+
+    // An item takes many times the one byte that it holds.
+    fn capacity(&self) -> usize {
+        4 * 1024
+    }
+}
+
+/// Sends everything at the end.
+struct Late(BytesMut);
+
+/// How much is held at most.
+const MAX_LATE: usize = 16 * 1024 * 1024;
+
+impl Late {
+    fn let_go(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        if !self.0.is_empty() {
+            out.send(now, self.0.split().freeze());
+        }
+    }
+}
+
+impl StreamFilter<Bytes> for Late {
+    fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
+        out.strike(now);
+        self.0.extend_from_slice(&item);
+        if self.0.len() >= MAX_LATE {
+            self.let_go(now, out);
+        }
+    }
+
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        self.let_go(now, out);
+        out.end(now);
+    }
+
+    fn changes_length(&self) -> bool {
+        false
+    }
+
+    fn on_stop(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        self.let_go(now, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aconite_dialects::Decoder;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        Step,
+        message::script::{CHAT, Play, instance, sse},
+    };
+
+    fn reframe(how: &str, body: &str) -> Play {
+        let mut play = Play::new::<Reframe>(json!({"how": how}), &sse());
+        play.push(1, body);
+        play.end(2);
+        play
+    }
+
+    /// The events of a body: name and data.
+    fn events(body: &[u8]) -> Vec<(Option<String>, Vec<u8>)> {
+        let mut decoder = Decoder::new(Framing::Sse, 1 << 20);
+        decoder.push(Bytes::copy_from_slice(body));
+        std::iter::from_fn(|| decoder.next())
+            .filter(Event::is_event)
+            .map(|event| (event.name().map(|name| name.into_owned()), event.data().into_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn each_way_has_its_bytes() {
+        let body = ": c\n\nevent: e\ndata: {\"a\":1}\n\ndata:  b\n\ndata: [DONE]\n\n";
+        for (how, expected) in [
+            ("crlf", ": c\r\n\r\nevent: e\r\ndata: {\"a\":1}\r\n\r\ndata:  b\r\n\r\ndata: [DONE]\r\n\r\n"),
+            ("cr", ": c\r\revent: e\rdata: {\"a\":1}\r\rdata:  b\r\rdata: [DONE]\r\r"),
+            ("no_space", ": c\n\nevent:e\ndata:{\"a\":1}\n\ndata:  b\n\ndata:[DONE]\n\n"),
+            (
+                "comments",
+                ": c\n\n: keep-alive\nevent: e\ndata: {\"a\":1}\n\n: keep-alive\ndata:  b\n\n: keep-alive\ndata: [DONE]\n\n",
+            ),
+            (
+                "multi_data",
+                ": c\n\nevent: e\ndata: {\ndata: \"a\":1\ndata: }\n\ndata:  b\n\ndata: [DONE]\n\n",
+            ),
+            ("bom", "\u{feff}: c\n\nevent: e\ndata: {\"a\":1}\n\ndata:  b\n\ndata: [DONE]\n\n"),
+            ("no_event_name", ": c\n\ndata: {\"a\":1}\n\ndata:  b\n\ndata: [DONE]\n\n"),
+        ] {
+            let play = reframe(how, body);
+            assert_eq!(play.text(), expected, "{how}");
+            assert!(play.struck().is_some(), "{how}");
+        }
+    }
+
+    #[test]
+    fn sse_11_a_heartbeat_follows_an_id() {
+        let play = reframe("heartbeat", "id: x\ndata: 1\n\ndata: 2\n\n");
+        assert_eq!(play.text(), "id: x\ndata: 1\n\n: ping\n\nid: 2\ndata: 2\n\n: ping\n\n");
+    }
+
+    #[test]
+    fn kept_open_it_never_ends_until_the_toxic_goes() {
+        let mut play = reframe("keep_open", "data: [DONE]\n\n");
+        play.until(1_000_000);
+        assert_eq!(play.log().len(), 1);
+        play.remove(1_000_001);
+        assert_eq!(play.last(), Some((1_000_001, Step::End)));
+    }
+
+    #[test]
+    fn all_at_once_at_the_end() {
+        let mut play = Play::new::<Reframe>(json!({"how": "gzip_late"}), &sse());
+        for at in 0..5 {
+            play.push(at, "data: x\n\n");
+        }
+        play.end(9);
+        assert_eq!((play.items(), play.times()), (vec!["data: x\n\n".repeat(5)], vec![9]));
+    }
+
+    #[test]
+    fn bytes_and_pairs() {
+        let play = reframe("bytewise", "data: 世\n\n");
+        assert!(play.items().len() == 11 && play.text() == "data: 世\n\n");
+        let play = reframe("merge", "data: 1\n\n: c\n\ndata: 2\n\ndata: 3\n\ndata: tail");
+        assert_eq!(play.items(), ["data: 1\n\n: c\n\ndata: 2\n\n", "data: 3\n\ndata: tail"]);
+    }
+
+    #[test]
+    fn lines_have_fewer_ways() {
+        let lines = Scope { body: BodyForm::Events(Framing::Ndjson), ..Scope::default() };
+        assert!(matches!(instance::<Reframe>(json!({"how": "cr"}), &lines), Instance::Idle(_)));
+        let mut play = Play::new::<Reframe>(json!({"how": "crlf"}), &lines);
+        play.push(1, "{\"a\":\r1}\n{}\n");
+        assert_eq!(play.text(), "{\"a\":\r1}\r\n{}\r\n");
+        let late = Scope { passed: 9, ..sse() };
+        assert!(matches!(instance::<Reframe>(json!({"how": "bom"}), &late), Instance::Idle("already_begun")));
+    }
+
+    #[test]
+    fn an_event_too_large_to_hold_is_not_rewritten_in_part() {
+        let large = format!("data: {}\r", "x".repeat(2 << 20));
+        let mut play = Play::new::<Reframe>(json!({"how": "crlf"}), &sse());
+        play.push(1, &large);
+        play.push(2, "\n\r\n");
+        play.push(3, "data: 2\n\n");
+        assert_eq!(play.text(), format!("{large}\n\r\ndata: 2\r\n\r\n"));
+    }
+
+    proptest! {
+        #[test]
+        fn the_events_stay_the_same_however_the_stream_is_cut(
+            how in prop::sample::select(vec![
+                "crlf", "cr", "no_space", "comments", "bom", "bytewise", "merge", "gzip_late", "keep_open", "multi_data",
+            ]),
+            cuts in prop::collection::vec(0_usize..1_000, 0..8),
+        ) {
+            let body = format!("{CHAT}data\r\n\r\nid\nevent: x\rdata:  a\rdata:b\r\r:c\n\ndata: y\r\n\r\n{CHAT}data: tail");
+            let mut play = Play::new::<Reframe>(json!({"how": how}), &sse());
+            play.push_cut(body.as_bytes(), &cuts);
+            play.end(99);
+            let (before, after) = (events(body.as_bytes()), events(&play.bytes()));
+            if how == "multi_data" {
+                let read = |(name, data): (Option<String>, Vec<u8>)| {
+                    (name, serde_json::from_slice::<Value>(&data).map_err(|_| data))
+                };
+                let read = |events: Vec<_>| events.into_iter().map(read).collect::<Vec<_>>();
+                prop_assert_eq!(format!("{:?}", read(after)), format!("{:?}", read(before)));
+            } else {
+                prop_assert_eq!(after, before);
+            }
+        }
+    }
+}
