@@ -7,7 +7,7 @@ use std::{
 
 use aconite_api::model::{Attempt, Exchange, ExchangeEnd, How, Side};
 use aconite_toxics::{
-    BodyForm, ConnectFault, Decision, Direction, Ending, ExchangeFilter, Instance, Level, StageId, Verdict,
+    BodyForm, ConnectFault, Decision, DeclaredLength, Direction, Ending, ExchangeFilter, Instance, Level, StageId, Verdict,
 };
 use bytes::Bytes;
 use http::{
@@ -434,7 +434,13 @@ impl Running {
         }
         let unreadable = coded != Coded::Plain && decoding.is_none();
         let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope.clone(), ready, unreadable);
-        let announced = if changes { None } else { source.exact_size() };
+        let mut announced = if changes { None } else { source.exact_size() };
+        if let Some(DeclaredLength(declared)) = head.extensions.get() {
+            // hyper sends no more than the header says, and closes if the body comes to less.
+            head.headers.insert(header::CONTENT_LENGTH, (*declared).into());
+            head.headers.remove(header::TRANSFER_ENCODING);
+            announced = None;
+        }
         self.mark(&mut head.headers, |toxic| match toxic.level {
             Level::Exchange => true,
             _ => concerns(toxic, &scope),
@@ -512,6 +518,9 @@ impl Running {
 async fn follow(ongoing: &Ongoing, id: StageId, decision: Decision) -> Course {
     if decision.struck {
         ongoing.struck(id.toxic, ongoing.now());
+    }
+    if let Some(reason) = decision.skipped {
+        ongoing.passed_over(id.toxic, reason);
     }
     if !decision.after.is_zero() && !ongoing.wait(id, Some(decision.after)).await {
         return Course::Forward;

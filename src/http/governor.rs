@@ -26,8 +26,8 @@ pub(crate) struct BodyGovernor {
     meter: Option<Meter>,
     /// The body is coded and is not being decoded: nobody can read it.
     unreadable: bool,
-    /// Some of the body has left already.
-    moved: bool,
+    /// How much of the body has left already, in bytes.
+    passed: u64,
 }
 
 /// A filter started for the exchange, and the toxic that it belongs to.
@@ -37,7 +37,7 @@ impl BodyGovernor {
     pub(crate) fn new(ongoing: Arc<Ongoing>, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
         let plan = PlanWatch::new(ongoing.proxy.plan.clone(), None);
         let meter = if unreadable { None } else { meter_for(scope.body) };
-        let mut governor = Self { ongoing, scope, plan, ready: Vec::new(), meter, unreadable, moved: false };
+        let mut governor = Self { ongoing, scope, plan, ready: Vec::new(), meter, unreadable, passed: 0 };
         governor.ready = ready
             .into_iter()
             .map(|(id, filter)| (id, filter.and_then(|filter| governor.lifted(filter).ok())))
@@ -55,7 +55,7 @@ impl BodyGovernor {
 
     /// Data is about to leave.
     pub(crate) fn moved(&mut self, bytes: &[u8]) {
-        self.moved = true;
+        self.passed += bytes.len() as u64;
         if let Some(meter) = &mut self.meter {
             meter.feed(bytes);
         }
@@ -71,20 +71,21 @@ impl BodyGovernor {
             (BodyFilter::Bytes(filter), _) => Ok(filter),
             (BodyFilter::Events(_) | BodyFilter::Document(_), _) if self.unreadable => Err("encoded"),
             (BodyFilter::Events(filter), BodyForm::Events(framing)) => {
-                let at = self.meter.clone().filter(|_| self.moved);
+                let at = self.meter.clone().filter(|_| self.passed > 0);
                 Ok(Box::new(OnEvents::new(filter, framing, limit, at)))
             }
             (BodyFilter::Events(_), _) => Err("no_events"),
-            (BodyFilter::Document(_), _) if self.moved => Err("too_late"),
+            (BodyFilter::Document(_), _) if self.passed > 0 => Err("too_late"),
             (BodyFilter::Document(filter), _) => Ok(Box::new(Gather::new(filter, limit))),
         }
     }
 
     fn begin(&self, toxic: &Armed) -> Result<Box<dyn StreamFilter<Bytes>>, &'static str> {
         let dice = self.ongoing.dice(toxic.id.toxic).ok_or("unknown")?;
-        match toxic.start(&self.scope, dice) {
+        let scope = Scope { passed: self.passed, ..self.scope.clone() };
+        match toxic.start(&scope, dice) {
             Instance::Exchange(mut filter) => {
-                filter.body(&self.scope).ok_or("too_late").and_then(|filter| self.lifted(filter))
+                filter.body(&scope).ok_or("too_late").and_then(|filter| self.lifted(filter))
             }
             Instance::Body(filter) => self.lifted(filter),
             Instance::Idle(reason) => Err(reason),
