@@ -1,6 +1,10 @@
 //! The proxy.
+mod admin;
+pub mod cli;
+pub mod config;
 mod connection;
 mod http;
+mod instance;
 mod journal;
 pub mod link;
 mod listen;
@@ -10,3 +14,7 @@ mod proxy;
 pub mod sim;
 mod supervisor;
 pub mod tls;
+
+pub use aconite_api::{client, model};
+pub use aconite_toxics as toxics;
+pub use instance::{Aconite, Builder, StartError};

@@ -1,2 +1,6 @@
 //! The executable.
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    aconite::cli::main(std::env::args_os())
+}

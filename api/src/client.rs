@@ -138,6 +138,11 @@ impl Client {
         Ok(Self { authority: format!("{}:{port}", authority.host()), authorization })
     }
 
+    /// The server, `host:port`.
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
     /// All proxies, sorted by name.
     ///
     /// # Errors

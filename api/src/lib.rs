@@ -15,3 +15,5 @@ pub use control::{Control, ControlError};
 pub use problem::Problem;
 pub use routes::router;
 pub use security::Security;
+pub use toxiproxy::read_toxiproxy_list;
+pub use v1::read_value;

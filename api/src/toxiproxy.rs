@@ -10,6 +10,7 @@ mod view;
 
 use std::sync::Arc;
 
+use aconite_toxics::Catalogue;
 use axum::{
     Router,
     extract::State,
@@ -136,13 +137,16 @@ async fn populate<C: Control>(State(control): State<Arc<C>>, Body(body): Body) -
     }
 }
 
-/// Nothing is touched before all entries have been read; then one after the other, until one fails.
-async fn populate_all<C: Control>(
-    control: &C,
-    body: &Bytes,
-    done: &mut Vec<ProxySpec>,
-) -> Result<(), Failure> {
-    let entries = match first_value(body)? {
+/// The proxies of a list such as Toxiproxy's `-config` file, read as `POST /populate` reads it.
+///
+/// # Errors
+/// What does not hold, in Toxiproxy's words.
+pub fn read_toxiproxy_list(list: Value, catalogue: &Catalogue) -> Result<Vec<ProxySpec>, ControlError> {
+    read_list(list, catalogue).map_err(Failure::into_control_error)
+}
+
+fn read_list(list: Value, catalogue: &Catalogue) -> Result<Vec<ProxySpec>, Failure> {
+    let entries = match list {
         Value::Array(entries) => entries,
         Value::Null => Vec::new(),
         other => return Err(read::mismatch(&other, "the body", "array of proxies")),
@@ -156,8 +160,18 @@ async fn populate_all<C: Control>(
         }
     }
     for (spec, fields) in specs.iter_mut().zip(&entries) {
-        spec.toxics = embedded(fields.list("toxics"), control.catalogue())?;
+        spec.toxics = embedded(fields.list("toxics"), catalogue)?;
     }
+    Ok(specs)
+}
+
+/// Nothing is touched before all entries have been read; then one after the other, until one fails.
+async fn populate_all<C: Control>(
+    control: &C,
+    body: &Bytes,
+    done: &mut Vec<ProxySpec>,
+) -> Result<(), Failure> {
+    let specs = read_list(first_value(body)?, control.catalogue())?;
     for spec in specs {
         done.push(control.populate_proxy(spec).await?);
     }

@@ -24,6 +24,7 @@ use crate::{
 pub use catalogue::ToxicType;
 pub(crate) use observe::Connections;
 pub use observe::Exchanges;
+pub use read::read_value;
 pub(crate) use proxies::ProxyList;
 pub(crate) use toxics::ToxicList;
 

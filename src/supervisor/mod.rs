@@ -198,6 +198,15 @@ impl Supervisor {
         Ok(chaos)
     }
 
+    /// Stops accepting and closes everything at once.
+    pub(crate) fn close(&self) {
+        self.shared.drain.cancel();
+        let listening = self.write(|proxies| -> Vec<_> {
+            proxies.values_mut().filter_map(|entry| entry.listening.take()).collect()
+        });
+        listening.iter().for_each(Listening::close_connections);
+    }
+
     /// Stops accepting, and waits for what is under way, at most so long.
     pub(crate) async fn drain(&self, patience: Duration) {
         let _changing = self.changing.lock().await;

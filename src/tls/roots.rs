@@ -26,6 +26,27 @@ pub fn system() -> Vec<CertificateDer<'static>> {
     found.certs
 }
 
+/// `own` and the roots that this machine trusts, PEM: for clients whose setting replaces their own roots.
+#[must_use]
+pub fn bundle_pem(own: &CertificateDer<'_>) -> String {
+    pem(others(own).iter().chain([own]))
+}
+
+/// The same as a PKCS#12 trust store, for Java.
+///
+/// # Errors
+/// When the password cannot be encoded.
+pub fn pkcs12(own: &CertificateDer<'_>, password: &str) -> Result<Vec<u8>, TrustStoreError> {
+    trust_store(own, &others(own), password)
+}
+
+/// The system's roots without `own`, should `SSL_CERT_FILE` already name a bundle of ours.
+fn others(own: &CertificateDer<'_>) -> Vec<CertificateDer<'static>> {
+    let mut found = system();
+    found.retain(|root| root != own);
+    found
+}
+
 /// Writes certificates one after the other as PEM (RFC 7468).
 pub(super) fn pem<'a>(certificates: impl IntoIterator<Item = &'a CertificateDer<'a>>) -> String {
     // OpenSSL and its kin write line feeds alone, whatever the platform.
@@ -37,7 +58,7 @@ pub(super) fn pem<'a>(certificates: impl IntoIterator<Item = &'a CertificateDer<
 }
 
 /// Writes a trust store that Java 8u301 and later read: `own` under the alias `aconite`, the others numbered.
-pub(super) fn trust_store(
+fn trust_store(
     own: &CertificateDer<'_>,
     others: &[CertificateDer<'_>],
     password: &str,

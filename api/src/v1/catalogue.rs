@@ -39,7 +39,8 @@ pub struct ToxicType {
 }
 
 impl ToxicType {
-    fn new(definition: &Definition) -> Self {
+    /// What a definition says of itself.
+    pub fn new(definition: &Definition) -> Self {
         let attributes = definition.example();
         Self {
             kind: definition.kind.to_owned(),

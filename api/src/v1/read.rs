@@ -19,6 +19,14 @@ pub(super) fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
+/// A resource from JSON that has been read already, such as a configuration file's.
+///
+/// # Errors
+/// With the path of the field and, for a misspelt name, the nearest one.
+pub fn read_value<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(value).map_err(complaint)
+}
+
 /// A request's body; an empty one counts as `{}`.
 ///
 /// # Errors
@@ -47,8 +55,7 @@ pub(super) fn merged<T: Serialize + DeserializeOwned>(
     let mut value =
         serde_json::to_value(resource).map_err(|error| ControlError::invalid("", error.to_string()))?;
     merge(&mut value, patch);
-    serde_path_to_error::deserialize(value).map_err(|error| {
-        let Problem { path, message, hint, .. } = complaint(error);
+    read_value(value).map_err(|Problem { path, message, hint, .. }| {
         ControlError::Invalid { path: path.unwrap_or_default(), message, hint }
     })
 }

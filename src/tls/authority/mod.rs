@@ -170,8 +170,7 @@ impl Authority {
     /// The roots that this machine trusts and ours, PEM: for clients whose setting replaces their own roots.
     #[must_use]
     pub fn bundle_pem(&self) -> String {
-        let others = self.other_roots();
-        roots::pem(others.iter().chain([&self.certificate]))
+        roots::bundle_pem(&self.certificate)
     }
 
     /// The same as a PKCS#12 trust store, for Java.
@@ -179,7 +178,7 @@ impl Authority {
     /// # Errors
     /// When the password cannot be encoded.
     pub fn pkcs12(&self, password: &str) -> Result<Vec<u8>, TrustStoreError> {
-        roots::trust_store(&self.certificate, &self.other_roots(), password)
+        roots::pkcs12(&self.certificate, password)
     }
 
     /// A certificate for `host`, from the cache or newly minted: a DNS name (Unicode or A-label) or an IP address.
@@ -282,13 +281,6 @@ impl Authority {
                 Flavour::Good | Flavour::Untrusted => validity.until.min(now + REUSE),
             },
         })
-    }
-
-    /// The system's roots. Ours is left out, should `SSL_CERT_FILE` already name a bundle of ours.
-    fn other_roots(&self) -> Vec<CertificateDer<'static>> {
-        let mut found = roots::system();
-        found.retain(|root| *root != self.certificate);
-        found
     }
 
     fn lock_leaves(&self) -> std::sync::MutexGuard<'_, Cache<(Flavour, ServerName<'static>), Leaf>> {

@@ -1,0 +1,46 @@
+//! `aconite apply`.
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use aconite_api::model::Apply;
+
+use super::{Outcome, Remote, check};
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    #[command(flatten)]
+    remote: Remote,
+    /// The configuration file; only its proxies are applied
+    #[arg(short, long, value_name = "FILE")]
+    file: PathBuf,
+    /// Delete the proxies that the file does not name
+    #[arg(long)]
+    prune: bool,
+    /// Only say what would change
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the changes as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks the file here, for the sake of lines and columns, then asks the server.
+pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
+    let file = check::checked(&args.file).await?;
+    let Args { prune, dry_run, .. } = args;
+    let apply = Apply { proxies: file.config.proxies, prune, dry_run };
+    let changes = args.remote.client(outer)?.apply(&apply).await?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::json!({"changes": changes}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for change in &changes {
+        let fields = change.fields.join(", ");
+        let colon = if fields.is_empty() { "" } else { ": " };
+        writeln!(out, "{} {}{colon}{fields}", change.action, change.proxy)?;
+    }
+    if changes.is_empty() {
+        writeln!(out, "nothing to change")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

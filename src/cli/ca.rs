@@ -1,0 +1,98 @@
+//! `aconite ca`.
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::Subcommand;
+
+use super::{Failure, Outcome, serve::data_dir, trust::write_whole};
+use crate::tls::{
+    authority::{Authority, certificate_path},
+    roots::TRUST_STORE_PASSWORD,
+};
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Where the local CA lives [env: ACONITE_DATA_DIR] [default: aconite in the user's data directory]
+    #[arg(long, value_name = "DIR", global = true)]
+    data_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    wish: Wish,
+}
+
+#[derive(Debug, Subcommand)]
+enum Wish {
+    /// Print where the certificate is
+    Path,
+    /// Print the certificate
+    Pem(Output),
+    /// Print the certificate and the system's roots, for clients whose setting replaces their own roots
+    Bundle(Output),
+    /// Write the same as a PKCS#12 trust store, for Java
+    P12 {
+        #[command(flatten)]
+        output: Output,
+        /// The store's password; all that is inside is public
+        #[arg(long, default_value = TRUST_STORE_PASSWORD)]
+        password: String,
+    },
+    /// Put a new CA in the place of the present one; clients have to be told to trust it
+    Rotate,
+}
+
+#[derive(clap::Args, Debug)]
+struct Output {
+    /// Write to this file
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl Output {
+    fn write(&self, content: &[u8]) -> Outcome {
+        match &self.output {
+            None => std::io::stdout().write_all(content)?,
+            Some(path) => write_whole(path, content)
+                .map_err(|error| Failure::because(format!("cannot write `{}`", path.display()), &error))?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Shows, exports or renews the CA; makes it at first use.
+pub(super) fn run(Args { data_dir: given, wish }: Args) -> Outcome {
+    let directory = match given {
+        Some(directory) => directory,
+        None => data_dir()?,
+    };
+    match wish {
+        Wish::Path => {
+            authority(&directory)?;
+            writeln!(std::io::stdout(), "{}", certificate_path(&directory).display())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Wish::Pem(output) => output.write(authority(&directory)?.pem().as_bytes()),
+        Wish::Bundle(output) => output.write(authority(&directory)?.bundle_pem().as_bytes()),
+        Wish::P12 { output, .. } if output.output.is_none() && std::io::stdout().is_terminal() => {
+            Err(Failure::usage("a trust store is no text").hint("give --output FILE"))
+        }
+        Wish::P12 { output, password } => {
+            let store = authority(&directory)?.pkcs12(&password);
+            output.write(&store.map_err(|error| Failure::because("cannot make the trust store", &error))?)
+        }
+        Wish::Rotate => {
+            Authority::rotate(&directory)?;
+            writeln!(
+                std::io::stdout(),
+                "a new CA is in {}; restart running servers, and run `aconite env` again in the shells that use it",
+                certificate_path(&directory).display()
+            )?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn authority(directory: &Path) -> Result<Authority, Failure> {
+    Ok(Authority::load_or_create(directory)?)
+}

@@ -1,0 +1,170 @@
+//! How a command fails: exit code, text, hint.
+use std::{
+    error::Error,
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use aconite_api::client::ClientError;
+
+use crate::{
+    config::{Complaint, ConfigError},
+    instance::StartError,
+    tls::authority::AuthorityError,
+};
+
+/// Why a command failed. Shown as a chain, a line for each cause.
+#[derive(Debug)]
+pub(super) struct Failure {
+    code: u8,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+}
+
+/// Something did not work.
+const FAILED: u8 = 1;
+/// The user asked for what makes no sense.
+const WRONG: u8 = 2;
+
+impl Failure {
+    /// Something did not work.
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { code: FAILED, message: message.into(), causes: Vec::new(), hint: None }
+    }
+
+    /// The arguments make no sense, or a configuration does not hold.
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self { code: WRONG, ..Self::new(message) }
+    }
+
+    /// Something did not work, because of an error with causes of its own.
+    pub(super) fn because(message: impl Into<String>, error: &dyn Error) -> Self {
+        let mut causes = vec![error.to_string()];
+        let mut next = error.source();
+        while let Some(cause) = next {
+            causes.push(cause.to_string());
+            next = cause.source();
+        }
+        Self { causes, ..Self::new(message) }
+    }
+
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Exits with another code.
+    pub(super) fn exit(self, code: u8) -> Self {
+        Self { code, ..self }
+    }
+
+    fn of(error: &dyn Error) -> Self {
+        let mut failure = Self::because(String::new(), error);
+        failure.message = failure.causes.remove(0);
+        failure
+    }
+
+    /// Writes it down, and says how to exit.
+    pub(super) fn report(self, out: &mut dyn Write, coloured: bool) -> ExitCode {
+        let Self { code, message, causes, hint } = self;
+        if code == 0 {
+            return ExitCode::SUCCESS;
+        }
+        let (red, plain) = if coloured { ("\x1b[1;31m", "\x1b[0m") } else { ("", "") };
+        let mut text = format!("{red}error:{plain} {message}\n");
+        for cause in causes {
+            text.push_str(&format!("  because: {cause}\n"));
+        }
+        if let Some(hint) = hint {
+            text.push_str(&format!("  hint: {hint}\n"));
+        }
+        // Who does not read errors cannot be told so either.
+        let _ = out.write_all(text.as_bytes());
+        ExitCode::from(code)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        // The reader of our output has left, as `head` does: that is success.
+        let code = if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { FAILED };
+        Self { code, ..Self::of(&error) }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match &error {
+            ClientError::Refused(problem) => {
+                let path = problem.path.as_ref().map_or_else(String::new, |path| format!("{path}: "));
+                let hint = match problem.code.as_str() {
+                    "unauthorized" => Some("set ACONITE_TOKEN, or give --token-file".to_owned()),
+                    _ => problem.hint.clone(),
+                };
+                Self { hint, ..Self::new(format!("{path}{}", problem.message)) }
+            }
+            ClientError::Url(_) | ClientError::Token => Self { code: WRONG, ..Self::of(&error) },
+            _ => Self::of(&error),
+        }
+    }
+}
+
+impl From<Complaint> for Failure {
+    fn from(complaint: Complaint) -> Self {
+        Self { code: WRONG, hint: complaint.hint.clone(), ..Self::of(&complaint) }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Complaint(complaint) => complaint.into(),
+            ConfigError::Read { .. } => Self { code: WRONG, ..Self::of(&error) },
+        }
+    }
+}
+
+impl From<AuthorityError> for Failure {
+    fn from(error: AuthorityError) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let hint = match &error {
+            StartError::Exposed(_) => Some(
+                "set ACONITE_TOKEN or --token-file, or listen on 127.0.0.1, or insist with --insecure-admin",
+            ),
+            StartError::Admin { .. } => Some("choose another address; port 0 picks a free port"),
+            _ => None,
+        };
+        let code = if matches!(error, StartError::Exposed(_)) { WRONG } else { FAILED };
+        Self { code, hint: hint.map(str::to_owned), ..Self::of(&error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(failure: Failure) -> String {
+        let mut out = Vec::new();
+        failure.report(&mut out, false);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn causes_stand_below_each_other_and_the_hint_last() {
+        let cause = StartError::Journal { path: "j".into(), source: io::Error::other("disk full") };
+        let failure = Failure::because("cannot start", &cause).hint("free some space");
+        let expected = "error: cannot start\n  because: cannot write the journal to `j`\n  because: disk full\n  hint: free some space\n";
+        assert_eq!(text(failure), expected);
+        assert_eq!(text(io::Error::other("odd").into()), "error: odd\n");
+    }
+
+    #[test]
+    fn a_reader_who_left_is_no_failure() {
+        assert_eq!(text(io::Error::from(io::ErrorKind::BrokenPipe).into()), "");
+    }
+}

@@ -1,0 +1,159 @@
+//! The command lines of Toxiproxy's programs, put into ours.
+//!
+//! Its server takes Go's flags: one dash or two, `-name value` or `-name=value`, positional words ignored. Its client
+//! says the server's address by `-h`, before the command.
+use std::{ffi::OsString, io::Write, path::Path, process::ExitCode};
+
+/// The server's flags, and whether each takes a value.
+const SERVER: [(&str, bool); 7] = [
+    ("host", true),
+    ("port", true),
+    ("config", true),
+    ("seed", true),
+    ("proxy-metrics", false),
+    ("runtime-metrics", false),
+    ("version", false),
+];
+
+/// The flag that says that `serve` stands in Toxiproxy's place.
+pub(super) const DROP_IN: &str = "--drop-in";
+
+/// The arguments as our own parser takes them.
+pub(super) fn translate(arguments: Vec<OsString>) -> Vec<OsString> {
+    let Some((program, rest)) = arguments.split_first() else { return arguments };
+    let name = Path::new(program).file_stem().unwrap_or_default();
+    let first = rest.first();
+    if name == "toxiproxy-server" || name == "toxiproxy" || first.is_some_and(|first| is_single_dashed(first))
+    {
+        [program.clone(), "serve".into(), DROP_IN.into()].into_iter().chain(server(rest)).collect()
+    } else if first.is_some_and(|first| first == "serve") && rest.iter().any(|each| is_single_dashed(each)) {
+        let doubled =
+            rest.iter().skip(1).map(|each| if is_single_dashed(each) { doubled(each) } else { each.clone() });
+        [program.clone(), "serve".into(), DROP_IN.into()].into_iter().chain(doubled).collect()
+    } else {
+        [program.clone()].into_iter().chain(client(rest)).collect()
+    }
+}
+
+/// Whether `toxiproxy-server -version` was asked.
+pub(super) fn asks_for_server_version(arguments: &[OsString]) -> bool {
+    arguments.get(2).is_some_and(|each| each == DROP_IN)
+        && arguments.iter().any(|each| each == "--version" || each == "--version=true")
+}
+
+/// Answers it.
+pub(super) fn server_version() -> ExitCode {
+    let ours = env!("CARGO_PKG_VERSION");
+    // A reader who has left needs no answer.
+    let _ = writeln!(std::io::stdout(), "toxiproxy-server version 2.12.0 (aconite {ours})");
+    ExitCode::SUCCESS
+}
+
+/// Up to the first word that is no flag, as Go's parser does; what is no flag of Toxiproxy's stays as it is.
+fn server(rest: &[OsString]) -> Vec<OsString> {
+    let mut translated = Vec::new();
+    let mut words = rest.iter();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("-help" | "-h" | "--help") => translated.push("--help".into()),
+            Some(text) if text.starts_with('-') && text != "-" => {
+                translated.push(doubled(word));
+                let waits =
+                    SERVER.iter().any(|(name, valued)| *valued && text.trim_start_matches('-') == *name);
+                if waits {
+                    translated.extend(words.next().cloned());
+                }
+            }
+            _ => break,
+        }
+    }
+    translated
+}
+
+/// Whether a word is a flag of Toxiproxy's server in the form that only it uses.
+fn is_single_dashed(word: &OsString) -> bool {
+    let Some(text) = word.to_str().and_then(|text| text.strip_prefix('-')) else { return false };
+    let name = text.split('=').next().unwrap_or_default();
+    SERVER.iter().any(|(known, _)| *known == name)
+}
+
+fn doubled(word: &OsString) -> OsString {
+    match word.to_str() {
+        Some(text) if !text.starts_with("--") => format!("-{text}").into(),
+        _ => word.clone(),
+    }
+}
+
+/// `-h URL` before the command is the server's address; `-h` alone asks for help.
+fn client(rest: &[OsString]) -> Vec<OsString> {
+    let mut translated = rest.to_vec();
+    let is_address =
+        |word: &OsString| word.to_str().is_some_and(|text| text.contains([':', '.']) || text == "localhost");
+    if rest.first().is_some_and(|first| first == "-h") && rest.get(1).is_some_and(is_address) {
+        translated[0] = "--host".into();
+    } else if let Some(address) = rest.first().and_then(|first| first.to_str()?.strip_prefix("-h=")) {
+        translated[0] = format!("--host={address}").into();
+    }
+    translated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(line: &str) -> String {
+        let words = translate(line.split_whitespace().map(OsString::from).collect());
+        words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn toxiproxy_s_server_flags_become_ours() {
+        for (line, ours) in [
+            ("toxiproxy-server", "toxiproxy-server serve --drop-in"),
+            ("/toxiproxy -host=0.0.0.0", "/toxiproxy serve --drop-in --host=0.0.0.0"),
+            (
+                "toxiproxy-server -host 0.0.0.0 -port 8474 --config=/x.json -seed=1 -proxy-metrics -runtime-metrics=true",
+                "toxiproxy-server serve --drop-in --host 0.0.0.0 --port 8474 --config=/x.json --seed=1 --proxy-metrics --runtime-metrics=true",
+            ),
+            ("toxiproxy-server -port 1 extra -host x", "toxiproxy-server serve --drop-in --port 1"),
+            ("toxiproxy-server -help", "toxiproxy-server serve --drop-in --help"),
+            ("aconite -host=0.0.0.0 -config=/x", "aconite serve --drop-in --host=0.0.0.0 --config=/x"),
+            ("aconite serve -config=/x --token-file t", "aconite serve --drop-in --config=/x --token-file t"),
+            ("aconite serve -config /x -c y", "aconite serve --drop-in --config /x -c y"),
+        ] {
+            assert_eq!(translated(line), ours, "{line}");
+        }
+    }
+
+    #[test]
+    fn our_own_command_lines_stay() {
+        for line in [
+            "aconite",
+            "aconite serve -c x.yaml",
+            "aconite serve --config x",
+            "aconite -h",
+            "aconite --version",
+            "aconite run -- x -host=1",
+        ] {
+            assert_eq!(translated(line), line);
+        }
+    }
+
+    #[test]
+    fn toxiproxy_s_client_names_the_server_by_h() {
+        assert_eq!(translated("toxiproxy-cli -h http://a:1 list"), "toxiproxy-cli --host http://a:1 list");
+        assert_eq!(translated("aconite -h=localhost:8474 list"), "aconite --host=localhost:8474 list");
+        assert_eq!(translated("aconite -h list"), "aconite -h list");
+    }
+
+    #[test]
+    fn the_server_s_version_is_asked_in_toxiproxy_s_way_only() {
+        let asks = |line: &str| {
+            asks_for_server_version(&translate(line.split_whitespace().map(OsString::from).collect()))
+        };
+        assert!(asks("toxiproxy-server -version"));
+        assert!(asks("toxiproxy-server --version"));
+        assert!(!asks("aconite --version"));
+        assert!(!asks("aconite serve --version"));
+    }
+}

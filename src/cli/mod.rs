@@ -1,0 +1,177 @@
+//! The command line.
+mod apply;
+mod ca;
+mod chaos;
+mod check;
+mod demo;
+mod environment;
+mod explain;
+mod failure;
+mod flags;
+mod generate;
+mod journal;
+mod logs;
+mod proxies;
+mod remote;
+mod run;
+mod serve;
+mod toxic;
+mod trust;
+
+use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use failure::Failure;
+use remote::Remote;
+
+/// A fault-injecting proxy for applications that talk to language models and vector stores.
+#[derive(Debug, Parser)]
+#[command(name = "aconite", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    remote: Remote,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the proxies and the admin API
+    Serve(serve::Args),
+    /// Say what is wrong with a configuration file, without starting anything
+    Check(check::Args),
+    /// Make a running server what a configuration file says, all or nothing
+    Apply(apply::Args),
+    /// Run a command with all its HTTP traffic going through a proxy of its own
+    Run(run::Args),
+    /// Print the environment that makes programs use a forward proxy and trust its CA
+    Env(environment::Args),
+    /// The local certificate authority
+    Ca(ca::Args),
+    /// Show what Aconite does, on simulated providers
+    Demo {
+        /// Leave everything running at the end
+        #[arg(long)]
+        keep: bool,
+    },
+    /// List proxies
+    #[command(visible_aliases = ["l", "li", "ls"])]
+    List(proxies::List),
+    /// Show a proxy's toxics
+    #[command(visible_aliases = ["i", "ins"])]
+    Inspect(proxies::Inspect),
+    /// Create a proxy
+    #[command(visible_aliases = ["c", "new"])]
+    Create(proxies::Create),
+    /// Delete a proxy
+    #[command(visible_alias = "d")]
+    Delete(proxies::Delete),
+    /// Enable a disabled proxy, disable an enabled one
+    #[command(visible_alias = "tog")]
+    Toggle(proxies::Toggle),
+    /// Add, change and remove toxics
+    #[command(visible_alias = "t")]
+    Toxic(toxic::Args),
+    /// The manual of a toxic, or the list of all
+    Explain(explain::Args),
+    /// The kill switch of all toxics
+    Chaos(chaos::Args),
+    /// The exchanges that passed, and what struck them
+    Journal(journal::Args),
+    /// Print a shell's completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, roff
+    Man {
+        /// The page of one command
+        command: Option<String>,
+    },
+}
+
+type Outcome = Result<ExitCode, Failure>;
+
+/// Runs what the arguments say, the program's name first.
+///
+/// Exits with 0 if all went well, 1 if something failed, 2 if the arguments or a configuration file are wrong.
+#[must_use]
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments = flags::translate(arguments.into_iter().collect());
+    if flags::asks_for_server_version(&arguments) {
+        return flags::server_version();
+    }
+    let parsed = match Cli::try_parse_from(arguments) {
+        Ok(parsed) => parsed,
+        Err(told) => {
+            // Help for a reader who has left is no failure.
+            let _ = told.print();
+            return ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2));
+        }
+    };
+    execute(parsed).unwrap_or_else(|failure| {
+        failure.report(&mut std::io::stderr().lock(), std::io::stderr().is_terminal())
+    })
+}
+
+fn execute(Cli { remote, command }: Cli) -> Outcome {
+    match command {
+        Command::Serve(args) => {
+            logs::init("info", args.drop_in());
+            many_threads()?.block_on(serve::run(args))
+        }
+        Command::Run(args) => {
+            logs::init("warn", false);
+            many_threads()?.block_on(run::run(args))
+        }
+        Command::Demo { keep } => {
+            logs::init("warn", false);
+            Ok(many_threads()?.block_on(demo::run(keep)))
+        }
+        Command::Ca(args) => {
+            logs::init("warn", false);
+            ca::run(args)
+        }
+        Command::Explain(args) => explain::run(args),
+        Command::Completions { shell } => generate::completions(&mut Cli::command(), shell),
+        Command::Man { command } => generate::man(&Cli::command(), command.as_deref()),
+        command => {
+            logs::init("warn", false);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(ask(&remote, command))
+        }
+    }
+}
+
+/// Commands that talk to a running server, and `check`.
+async fn ask(remote: &Remote, command: Command) -> Outcome {
+    match command {
+        Command::Check(args) => check::run(args).await,
+        Command::Apply(args) => apply::run(args, remote).await,
+        Command::Env(args) => environment::run(args, remote).await,
+        Command::List(args) => proxies::list(args, remote).await,
+        Command::Inspect(args) => proxies::inspect(args, remote).await,
+        Command::Create(args) => proxies::create(args, remote).await,
+        Command::Delete(args) => proxies::delete(args, remote).await,
+        Command::Toggle(args) => proxies::toggle(args, remote).await,
+        Command::Toxic(args) => toxic::run(args, remote).await,
+        Command::Chaos(args) => chaos::run(args, remote).await,
+        Command::Journal(args) => journal::run(args, remote).await,
+        _ => unreachable!("`execute` has all other commands"),
+    }
+}
+
+fn many_threads() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_hold() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,213 @@
+//! `aconite list`, `inspect`, `create`, `delete`, `toggle`: in the words of `toxiproxy-cli`.
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+};
+
+use aconite_api::model::{Protocol, ProxySpec};
+use aconite_toxics::{Direction, ToxicSpec};
+use serde_json::{Value, json};
+
+use super::{Outcome, Remote};
+
+#[derive(clap::Args, Debug)]
+pub(super) struct List {
+    #[command(flatten)]
+    remote: Remote,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Inspect {
+    #[command(flatten)]
+    remote: Remote,
+    /// Print the proxy as JSON
+    #[arg(long)]
+    json: bool,
+    /// The proxy
+    name: String,
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Create {
+    #[command(flatten)]
+    remote: Remote,
+    /// Where it listens, host:port; port 0 picks a free one
+    #[arg(short, long, value_name = "HOST:PORT")]
+    listen: String,
+    /// Where it leads: host:port, or a URL
+    #[arg(short, long, required_unless_present = "protocol")]
+    upstream: Option<String>,
+    /// What it speaks [default: http if the upstream is a URL, else tcp]
+    #[arg(long, value_parser = protocol)]
+    protocol: Option<Protocol>,
+    /// Print the proxy as JSON
+    #[arg(long)]
+    json: bool,
+    /// Its name
+    name: String,
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Delete {
+    #[command(flatten)]
+    remote: Remote,
+    /// The proxy
+    name: String,
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Toggle {
+    #[command(flatten)]
+    remote: Remote,
+    /// Print the proxy as JSON
+    #[arg(long)]
+    json: bool,
+    /// The proxy
+    name: String,
+}
+
+/// Lists proxies, sorted by name.
+pub(super) async fn list(args: List, outer: &Remote) -> Outcome {
+    let proxies = args.remote.client(outer)?.proxies().await?;
+    let stdout = std::io::stdout();
+    let terminal = stdout.is_terminal();
+    let mut out = stdout.lock();
+    if args.json {
+        writeln!(out, "{}", json!({"proxies": proxies}))?;
+    } else if terminal {
+        table(&proxies, &mut out)?;
+    } else {
+        for proxy in &proxies {
+            writeln!(out, "{}", cells(proxy).join("\t"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn cells(proxy: &ProxySpec) -> [String; 5] {
+    let enabled = if proxy.enabled { "enabled" } else { "disabled" };
+    let toxics = proxy.toxics.len().to_string();
+    [proxy.name.clone(), proxy.listen.clone(), proxy.upstream.clone(), enabled.to_owned(), toxics]
+}
+
+/// For a terminal: columns, the disabled in red, those with toxics in yellow.
+fn table(proxies: &[ProxySpec], out: &mut impl Write) -> std::io::Result<()> {
+    if proxies.is_empty() {
+        return writeln!(
+            out,
+            "No proxies. Add one with `aconite create NAME --listen HOST:PORT --upstream WHERE`."
+        );
+    }
+    let head = ["Name", "Listen", "Upstream", "Enabled", "Toxics"].map(str::to_owned);
+    let rows: Vec<_> = proxies.iter().map(cells).collect();
+    let width =
+        |column: usize| rows.iter().chain([&head]).map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let coloured = std::env::var_os("NO_COLOR").is_none();
+    let paint = |code: &'static str| if coloured { code } else { "" };
+    let line = |row: &[String; 5]| {
+        let padded = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    writeln!(out, "{}{}{}", paint("\x1b[1m"), line(&head), paint("\x1b[0m"))?;
+    for (row, proxy) in rows.iter().zip(proxies) {
+        let colour = match proxy {
+            ProxySpec { enabled: false, .. } => "\x1b[31m",
+            ProxySpec { toxics, .. } if !toxics.is_empty() => "\x1b[33m",
+            _ => "",
+        };
+        writeln!(out, "{}{}{}", paint(colour), line(row), paint("\x1b[0m"))?;
+    }
+    Ok(())
+}
+
+/// Shows a proxy's toxics, upstream ones first.
+pub(super) async fn inspect(args: Inspect, outer: &Remote) -> Outcome {
+    let proxy = args.remote.client(outer)?.proxy(&args.name).await?;
+    let stdout = std::io::stdout();
+    let terminal = stdout.is_terminal();
+    let mut out = stdout.lock();
+    if args.json {
+        writeln!(out, "{}", json!(proxy))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if terminal {
+        writeln!(out, "Name: {}\tListen: {}\tUpstream: {}", proxy.name, proxy.listen, proxy.upstream)?;
+        if proxy.toxics.is_empty() {
+            writeln!(out, "The proxy has no toxics. Add one with `aconite toxic add`.")?;
+        }
+    }
+    for toxic in &proxy.toxics {
+        writeln!(out, "{}", toxic_line(toxic))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A toxic as `toxiproxy-cli inspect` shows it.
+fn toxic_line(toxic: &ToxicSpec) -> String {
+    let mut attributes: Vec<_> = toxic.attributes.iter().collect();
+    attributes.sort_by_key(|(name, _)| *name);
+    let attributes: String =
+        attributes.iter().map(|(name, value)| format!("{name}={}\t", plain(value))).collect();
+    let ToxicSpec { name, kind, stream, toxicity, .. } = toxic;
+    let stream = stream_name(*stream);
+    format!("{name}\ttype={kind}\tstream={stream}\ttoxicity={toxicity:.2}\tattributes=[\t{attributes}]")
+}
+
+/// A direction as it is written.
+pub(super) fn stream_name(stream: Direction) -> &'static str {
+    match stream {
+        Direction::Upstream => "upstream",
+        Direction::Downstream => "downstream",
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Creates a proxy.
+pub(super) async fn create(args: Create, outer: &Remote) -> Outcome {
+    let spec = ProxySpec {
+        name: args.name,
+        protocol: args.protocol,
+        listen: args.listen,
+        upstream: args.upstream.unwrap_or_default(),
+        enabled: true,
+        ..ProxySpec::default()
+    };
+    let created = args.remote.client(outer)?.create_proxy(&spec).await?;
+    say(args.json.then(|| json!(created)), format_args!("Created new proxy {}", created.name))
+}
+
+/// Deletes a proxy.
+pub(super) async fn delete(args: Delete, outer: &Remote) -> Outcome {
+    args.remote.client(outer)?.delete_proxy(&args.name).await?;
+    say(None, format_args!("Deleted proxy {}", args.name))
+}
+
+/// Enables a disabled proxy, disables an enabled one.
+pub(super) async fn toggle(args: Toggle, outer: &Remote) -> Outcome {
+    let client = args.remote.client(outer)?;
+    let enabled = client.proxy(&args.name).await?.enabled;
+    let proxy = client.patch_proxy(&args.name, &json!({"enabled": !enabled})).await?;
+    let state = if proxy.enabled { "enabled" } else { "disabled" };
+    say(args.json.then(|| json!(proxy)), format_args!("Proxy {} is now {state}", proxy.name))
+}
+
+/// Prints the JSON if that is wanted, else the sentence.
+pub(super) fn say(json: Option<Value>, sentence: std::fmt::Arguments<'_>) -> Outcome {
+    let mut out = std::io::stdout().lock();
+    match json {
+        Some(json) => writeln!(out, "{json}")?,
+        None => writeln!(out, "{sentence}")?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn protocol(text: &str) -> Result<Protocol, String> {
+    serde_json::from_value(text.into()).map_err(|_| "expected tcp, http or forward".to_owned())
+}

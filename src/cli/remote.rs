@@ -1,0 +1,45 @@
+//! Which server a command talks to.
+use std::path::{Path, PathBuf};
+
+use aconite_api::Client;
+
+use super::Failure;
+
+/// The running server.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub(super) struct Remote {
+    /// The server's admin API [env: ACONITE_URL, TOXIPROXY_URL] [default: http://localhost:8474]
+    #[arg(long = "host", visible_alias = "url", value_name = "URL")]
+    host: Option<String>,
+    /// A file with the admin API's token [env: ACONITE_TOKEN has the token itself]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl Remote {
+    /// A client, by what stands after the command, else before it, else in the environment.
+    pub(super) fn client(&self, outer: &Self) -> Result<Client, Failure> {
+        let url = self.host.clone().or_else(|| outer.host.clone());
+        let url = url.or_else(|| variable("ACONITE_URL")).or_else(|| variable("TOXIPROXY_URL"));
+        let url = url.unwrap_or_else(|| "http://localhost:8474".to_owned());
+        let token = token(self.token_file.as_deref().or(outer.token_file.as_deref()))?;
+        Ok(Client::new(&url, token.as_deref())?)
+    }
+}
+
+/// The admin API's token: from the file, else from the environment.
+pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let Some(file) = file else { return Ok(variable("ACONITE_TOKEN")) };
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::because(format!("cannot read the token in `{}`", file.display()), &error)
+    })?;
+    match text.trim() {
+        "" => Err(Failure::usage(format!("the token file `{}` is empty", file.display()))),
+        token => Ok(Some(token.to_owned())),
+    }
+}
+
+/// An environment variable that says something.
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}

@@ -1,0 +1,248 @@
+//! `aconite serve`.
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use aconite_api::{Control, ControlError, model::ProxySpec};
+use aconite_toxics::Catalogue;
+use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Failure, Outcome, remote, trust::write_whole};
+use crate::{
+    config::{Config, ConfigFile},
+    instance::{Aconite, StartError},
+    tls::authority::default_data_dir,
+};
+
+/// Toxiproxy's flags are `--host`, `--port`, `--config`, `--seed`, `--proxy-metrics` and `--runtime-metrics`, with one
+/// dash too. With `--host` or `--port`, or a flag of one dash, Aconite stands in Toxiproxy's place: the routes at the
+/// API's root are open on the given address, and a configuration that does not hold does not stop the start.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// The configuration file, YAML or JSON, or Toxiproxy's list of proxies
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the admin API listens [default: 127.0.0.1:8474]
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["host", "port"])]
+    admin: Option<String>,
+    /// Where the admin API listens, in Toxiproxy's place [default: localhost]
+    #[arg(long)]
+    host: Option<String>,
+    /// The admin API's port, in Toxiproxy's place [default: 8474]
+    #[arg(long)]
+    port: Option<String>,
+    /// What every dice roll derives from [default: random, logged at start]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// A file with the token that the admin API needs [env: ACONITE_TOKEN has the token itself]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Leave the admin API open to everybody who can reach it
+    #[arg(long)]
+    insecure_admin: bool,
+    /// Where the local CA lives [env: ACONITE_DATA_DIR] [default: aconite in the user's data directory]
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Add each exchange that has ended to this file, as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+    /// Write the real addresses of the admin API and the proxies to this file, as JSON, once all listen
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+    /// Accepted for Toxiproxy's sake: metrics are always there
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    proxy_metrics: Option<bool>,
+    /// Accepted for Toxiproxy's sake: metrics are always there
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    runtime_metrics: Option<bool>,
+    /// Stand in Toxiproxy's place
+    #[arg(long, hide = true)]
+    drop_in: bool,
+}
+
+impl Args {
+    /// Whether it stands in Toxiproxy's place.
+    pub(super) fn drop_in(&self) -> bool {
+        self.drop_in || self.host.is_some() || self.port.is_some()
+    }
+
+    fn admin(&self) -> Option<String> {
+        if !self.drop_in() {
+            return self.admin.clone();
+        }
+        let host = self.host.as_deref().unwrap_or("localhost");
+        let port = self.port.as_deref().unwrap_or("8474");
+        Some(if host.contains(':') && !host.starts_with('[') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        })
+    }
+}
+
+/// Runs until a signal ends it.
+pub(super) async fn run(args: Args) -> Outcome {
+    let mut signals = Signals::new()?;
+    let drop_in = args.drop_in();
+    let (file, proxies) = if drop_in { (None, lenient(&args)) } else { (strict(&args).await?, Vec::new()) };
+    let config = effective(&args, file.as_ref().map(|file| file.config.clone()).unwrap_or_default())?;
+    let token = remote::token(args.token_file.as_deref().or(config.admin.token_file.as_deref()))?;
+    let mut builder = Aconite::builder().config(config).drop_in(drop_in);
+    if let Some(token) = token {
+        builder = builder.token(token);
+    }
+    let instance = builder.start().await.map_err(|error| started(error, file.as_ref()))?;
+    for proxy in proxies {
+        let name = proxy.name.clone();
+        if let Err(error) = instance.supervisor().populate_proxy(proxy).await {
+            tracing::error!(proxy = name, %error, "this proxy and those after it in the configuration are left out");
+            break;
+        }
+    }
+    announce(&instance, args.port_file.as_deref())?;
+    loop {
+        match signals.next().await {
+            Wish::Stop => break,
+            Wish::Reload => match &args.config {
+                Some(path) => reload(&instance, path).await,
+                None => tracing::warn!("SIGHUP: there is no configuration file to read again"),
+            },
+        }
+    }
+    tracing::info!(
+        "stopping: connections may end within the time to drain; a second signal ends them at once"
+    );
+    tokio::select! {
+        () = instance.stop() => {}
+        () = signals.stop() => {
+            tracing::warn!("stopped at once");
+            return Ok(ExitCode::from(1));
+        }
+    }
+    tracing::info!("stopped");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The configuration file, every part of which must hold.
+async fn strict(args: &Args) -> Result<Option<ConfigFile>, Failure> {
+    let Some(path) = &args.config else { return Ok(None) };
+    let file = ConfigFile::load(path, &Catalogue::default())?;
+    file.check_addresses().await?;
+    Ok(Some(file))
+}
+
+/// The proxies of the configuration file as Toxiproxy takes it: what cannot be read is logged.
+fn lenient(args: &Args) -> Vec<ProxySpec> {
+    let Some(path) = &args.config else { return Vec::new() };
+    match ConfigFile::load(path, &Catalogue::default()) {
+        Ok(file) => file.config.proxies,
+        Err(error) => {
+            tracing::error!(%error, "the configuration is left out");
+            Vec::new()
+        }
+    }
+}
+
+/// The file's configuration, with what the command line says in its stead.
+fn effective(args: &Args, config: Config) -> Result<Config, Failure> {
+    let mut config = config;
+    config.admin.listen = args.admin().or(config.admin.listen);
+    config.admin.insecure |= args.insecure_admin;
+    config.seed = args.seed.or(config.seed);
+    config.journal.file = args.journal.clone().or(config.journal.file);
+    let directory = args.data_dir.clone().or(config.data_dir);
+    config.data_dir = Some(match directory {
+        Some(directory) => directory,
+        None => data_dir()?,
+    });
+    Ok(config)
+}
+
+/// Where the local CA lives, by the environment.
+pub(super) fn data_dir() -> Result<PathBuf, Failure> {
+    default_data_dir(|name| std::env::var_os(name)).ok_or_else(|| {
+        Failure::usage("there is no directory for the local CA: neither ACONITE_DATA_DIR nor HOME is set")
+            .hint("set ACONITE_DATA_DIR")
+    })
+}
+
+/// An error of the start, with its place in the configuration file.
+fn started(error: StartError, file: Option<&ConfigFile>) -> Failure {
+    match (error, file) {
+        (StartError::Proxy(error @ (ControlError::Invalid { .. } | ControlError::Spec(_))), Some(file)) => {
+            file.complaint(error).into()
+        }
+        (error, _) => error.into(),
+    }
+}
+
+/// Says where everything listens: in the log, and in the port file.
+fn announce(instance: &Aconite, port_file: Option<&Path>) -> Result<(), Failure> {
+    let ports = json!({
+        "admin": instance.admin_address(),
+        "proxies": instance.proxy_addresses(),
+        "seed": instance.seed(),
+        "pid": std::process::id(),
+    });
+    if let Some(path) = port_file {
+        write_whole(path, format!("{ports}\n").as_bytes())
+            .map_err(|error| Failure::because(format!("cannot write `{}`", path.display()), &error))?;
+    }
+    tracing::info!(admin = %instance.admin_url(), seed = instance.seed(), addresses = %ports, "Aconite is running");
+    Ok(())
+}
+
+/// Reads the file again. If anything in it does not hold, all stays as it is.
+async fn reload(instance: &Aconite, path: &Path) {
+    match reloaded(instance, path).await {
+        Ok(changes) => {
+            let changes = json!(changes);
+            tracing::info!(%changes, "the configuration was read again");
+        }
+        Err(error) => tracing::error!(%error, "the configuration does not hold; all stays as it is"),
+    }
+}
+
+async fn reloaded(instance: &Aconite, path: &Path) -> Result<Vec<aconite_api::model::Change>, String> {
+    let file =
+        ConfigFile::load(path, instance.supervisor().catalogue()).map_err(|error| error.to_string())?;
+    file.check_addresses().await.map_err(|error| error.to_string())?;
+    let applied = instance.apply(file.config.proxies.clone()).await;
+    applied.map_err(|error| file.complaint(error).to_string())
+}
+
+/// What signals ask of the server.
+enum Wish {
+    Stop,
+    Reload,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Wish {
+        tokio::select! {
+            _ = self.terminate.recv() => Wish::Stop,
+            _ = self.interrupt.recv() => Wish::Stop,
+            _ = self.hangup.recv() => Wish::Reload,
+        }
+    }
+
+    async fn stop(&mut self) {
+        while !matches!(self.next().await, Wish::Stop) {}
+    }
+}

@@ -1,0 +1,7 @@
+//! One program for all tests over real sockets and the real executable.
+// The command line: exit codes, messages, formats.
+mod cli;
+// `aconite serve`: flags, signals, port file, reload.
+mod cli_serve;
+// What the tests of the command line share.
+mod cli_support;
