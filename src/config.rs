@@ -184,7 +184,7 @@ impl ConfigFile {
         });
         for (path, listen, who) in admin.chain(proxies) {
             let refuse = |message: String| self.complaint(ControlError::invalid(path.clone(), message));
-            let address = crate::listen::resolve(listen).await.map_err(|error| refuse(error))?;
+            let address = crate::listen::resolve(listen).await.map_err(&refuse)?;
             let overlaps = |other: &std::net::SocketAddr| {
                 let (one, two) = (address.ip(), other.ip());
                 address.port() != 0

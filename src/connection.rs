@@ -62,7 +62,7 @@ impl ConnectionShared {
     }
 
     /// Where the connection leads has become known.
-    pub(crate) fn leads_to(&self, upstream: impl ToString) {
+    pub(crate) fn leads_to(&self, upstream: &impl ToString) {
         *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = Some(upstream.to_string());
     }
 

@@ -48,8 +48,8 @@ impl Armed {
     ///
     /// # Errors
     /// If it does not hold.
-    pub(crate) fn new(spec: ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
-        let spec = catalogue.resolve(&spec).named();
+    pub(crate) fn new(spec: &ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
+        let spec = catalogue.resolve(spec).named();
         let definition = catalogue.definition(&spec.kind)?;
         let start = catalogue.parse(&spec)?;
         let matcher = Matcher::compile(&spec.matching.clone().unwrap_or_default())?;
@@ -77,7 +77,7 @@ impl Armed {
     ///
     /// # Errors
     /// If the spec does not hold.
-    pub(crate) fn changed(&self, spec: ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
+    pub(crate) fn changed(&self, spec: &ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
         let changed = Self::new(spec, catalogue)?;
         let same = changed.spec.attributes == self.spec.attributes;
         let revision = if same { self.id.revision } else { self.id.revision + 1 };
@@ -331,7 +331,7 @@ mod tests {
         let toxics: Vec<_> = specs
             .iter()
             .map(|spec| {
-                Arc::new(Armed::new(serde_json::from_value(spec.clone()).unwrap(), &catalogue).unwrap())
+                Arc::new(Armed::new(&serde_json::from_value(spec.clone()).unwrap(), &catalogue).unwrap())
             })
             .collect();
         Plan::at(Instant::now(), "p".into(), 42, false, &toxics).0
@@ -384,7 +384,7 @@ mod tests {
     async fn a_window_opens_and_closes() {
         let spec = serde_json::json!({"type": "latency", "window": {"after": "1s", "for": "2s"}});
         let toxics =
-            [Arc::new(Armed::new(serde_json::from_value(spec).unwrap(), &Catalogue::default()).unwrap())];
+            [Arc::new(Armed::new(&serde_json::from_value(spec).unwrap(), &Catalogue::default()).unwrap())];
         let start = Instant::now();
         let at = |ms| Plan::at(start + Duration::from_millis(ms), "p".into(), 1, false, &toxics);
         for (ms, open, next) in [

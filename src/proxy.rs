@@ -90,7 +90,7 @@ impl ProxyContext {
         numbers: Arc<Numbers>,
     ) -> Self {
         let or = |given: Option<aconite_toxics::Millis>, default: u64| {
-            given.map_or(Duration::from_millis(default), Duration::from)
+            given.map_or_else(|| Duration::from_millis(default), Duration::from)
         };
         Self {
             name: spec.name.as_str().into(),
@@ -287,7 +287,7 @@ pub(crate) async fn reach(
     }
     match dial(host, port, upstreams.connect_timeout, upstreams.own).await {
         Ok(stream) => {
-            connection.leads_to(format!("{host}:{port}"));
+            connection.leads_to(&format!("{host}:{port}"));
             Some(stream)
         }
         Err(error) => {

@@ -1,4 +1,5 @@
 //! One program for all tests over real sockets and the real executable.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 // The command line: exit codes, messages, formats.
 mod cli;
 // `aconite serve`: flags, signals, port file, reload.

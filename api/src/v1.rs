@@ -24,8 +24,8 @@ use crate::{
 pub use catalogue::ToxicType;
 pub(crate) use observe::Connections;
 pub use observe::Exchanges;
-pub use read::read_value;
 pub(crate) use proxies::ProxyList;
+pub use read::read_value;
 pub(crate) use toxics::ToxicList;
 
 /// The routes.

@@ -23,10 +23,9 @@ pub(super) fn translate(arguments: Vec<OsString>) -> Vec<OsString> {
     let Some((program, rest)) = arguments.split_first() else { return arguments };
     let name = Path::new(program).file_stem().unwrap_or_default();
     let first = rest.first();
-    if name == "toxiproxy-server" || name == "toxiproxy" || first.is_some_and(|first| is_single_dashed(first))
-    {
+    if name == "toxiproxy-server" || name == "toxiproxy" || first.is_some_and(is_single_dashed) {
         [program.clone(), "serve".into(), DROP_IN.into()].into_iter().chain(server(rest)).collect()
-    } else if first.is_some_and(|first| first == "serve") && rest.iter().any(|each| is_single_dashed(each)) {
+    } else if first.is_some_and(|first| first == "serve") && rest.iter().any(is_single_dashed) {
         let doubled =
             rest.iter().skip(1).map(|each| if is_single_dashed(each) { doubled(each) } else { each.clone() });
         [program.clone(), "serve".into(), DROP_IN.into()].into_iter().chain(doubled).collect()

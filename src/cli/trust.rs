@@ -50,7 +50,8 @@ impl TrustFiles {
 
 /// Writes a file of public content. A reader sees the whole file or the one before.
 pub(super) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory =
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(content)?;
     #[cfg(unix)]

@@ -189,7 +189,7 @@ impl Flow {
                 match ready!(self.poll_source(cx)) {
                     Step::Item(bytes) => return Poll::Ready(Some(Ok(self.passed(bytes)))),
                     step => {
-                        if let Some(result) = self.end(step, Side::Upstream) {
+                        if let Some(result) = self.end(&step, Side::Upstream) {
                             return Poll::Ready(result);
                         }
                     }
@@ -201,7 +201,7 @@ impl Flow {
                 Poll::Ready(Step::Item(bytes)) => return Poll::Ready(Some(Ok(self.passed(bytes)))),
                 Poll::Ready(step) => {
                     let side = if self.source.is_some() { Side::Toxic } else { Side::Upstream };
-                    if let Some(result) = self.end(step, side) {
+                    if let Some(result) = self.end(&step, side) {
                         return Poll::Ready(result);
                     }
                 }
@@ -269,7 +269,7 @@ impl Flow {
     }
 
     /// The body ends; `None` if there is more to do.
-    fn end(&mut self, step: Step<Bytes>, side: Side) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn end(&mut self, step: &Step<Bytes>, side: Side) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
         self.source = None;
         let how = match step {
             Step::Item(_) | Step::End => How::Clean,

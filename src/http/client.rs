@@ -40,7 +40,6 @@ pub(crate) struct FarEnd {
     pub(crate) host: String,
     /// CONNECT's host.
     pub(crate) connect_host: String,
-    pub(crate) port: u16,
     pub(crate) target: Arc<Target>,
 }
 
@@ -119,7 +118,7 @@ impl Client {
                 part.split_once('=').ok_or_else(|| bad(format!("`{part}` is no name=value")))?;
             spec.attributes.insert(name.trim().to_owned(), read_value(value.trim()));
         }
-        let armed = Armed::new(spec, &self.proxy.catalogue).map_err(|error| bad(error.to_string()))?;
+        let armed = Armed::new(&spec, &self.proxy.catalogue).map_err(|error| bad(error.to_string()))?;
         Ok(Some(Arc::new(armed)))
     }
 }

@@ -115,7 +115,8 @@ async fn first_to_answer(host: &str, addresses: Vec<SocketAddr>) -> Result<TcpSt
             }
             None if tries.is_empty() => {
                 let nothing = io::Error::new(io::ErrorKind::NotFound, "no addresses");
-                return Err(failure.unwrap_or(DialError::Resolve { host: host.to_owned(), source: nothing }));
+                let nowhere = || DialError::Resolve { host: host.to_owned(), source: nothing };
+                return Err(failure.unwrap_or_else(nowhere));
             }
             None => {}
         }

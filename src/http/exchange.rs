@@ -7,7 +7,8 @@ use std::{
 
 use aconite_api::model::{Attempt, Exchange, ExchangeEnd, How, Side};
 use aconite_toxics::{
-    BodyForm, ConnectFault, Decision, DeclaredLength, Direction, Ending, ExchangeFilter, Instance, Level, StageId, Verdict,
+    BodyForm, ConnectFault, Decision, DeclaredLength, Direction, Ending, ExchangeFilter, Instance, Level,
+    StageId, Verdict,
 };
 use bytes::Bytes;
 use http::{

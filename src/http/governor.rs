@@ -15,13 +15,15 @@ use aconite_toxics::{
 };
 use bytes::Bytes;
 
+type Lifted = Box<dyn StreamFilter<Bytes>>;
+
 /// Answers for one body of one exchange.
 pub(crate) struct BodyGovernor {
     ongoing: Arc<Ongoing>,
     scope: Scope,
     plan: PlanWatch,
     /// What the exchange's own filters have already started for this body.
-    ready: Vec<(StageId, Option<Box<dyn StreamFilter<Bytes>>>)>,
+    ready: Vec<(StageId, Option<Lifted>)>,
     /// Where the body stands, if it is a stream of events.
     meter: Option<Meter>,
     /// The body is coded and is not being decoded: nobody can read it.
@@ -71,7 +73,7 @@ impl BodyGovernor {
             (BodyFilter::Bytes(filter), _) => Ok(filter),
             (BodyFilter::Events(_) | BodyFilter::Document(_), _) if self.unreadable => Err("encoded"),
             (BodyFilter::Events(filter), BodyForm::Events(framing)) => {
-                let at = self.meter.clone().filter(|_| self.passed > 0);
+                let at = self.meter.filter(|_| self.passed > 0);
                 Ok(Box::new(OnEvents::new(filter, framing, limit, at)))
             }
             (BodyFilter::Events(_), _) => Err("no_events"),

@@ -31,7 +31,7 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) 
     let served = async {
         match &connection.proxy.kind {
             Kind::Http { target, tls } => {
-                connection.leads_to(target);
+                connection.leads_to(&**target);
                 let via = Via::Reverse(Arc::clone(target));
                 match tls {
                     None => match sniff(&stream, connection.proxy.idle_timeout).await {

@@ -165,7 +165,7 @@ async fn tunnel(
     connect: Connect,
 ) {
     let Connect { host, port, .. } = connect;
-    connection.leads_to(Origin::new(true, &host, port));
+    connection.leads_to(&Origin::new(true, &host, port));
     if let Some(trouble) = spoiled(connection, &host).await {
         return write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
     }
@@ -204,7 +204,6 @@ async fn open(
         Arc::new(FarEnd {
             host: name.unwrap_or(&host).to_owned(),
             connect_host: host.clone(),
-            port,
             target: named.or_else(|| mapped.clone()).unwrap_or_else(server),
         })
     };
@@ -262,7 +261,7 @@ async fn terminate(
 
 /// Joins the client with the host that it asked for, and looks at nothing.
 async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, host: &str, port: u16) {
-    if let Some(upstream) = dialled(connection, host, port).await.ok() {
+    if let Ok(upstream) = dialled(connection, host, port).await {
         relay(stream, upstream, connection).await;
     } else {
         // The tunnel is already said to be there: all that can be done is to close it.

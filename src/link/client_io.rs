@@ -151,3 +151,6 @@ impl<G: Governor> AsyncWrite for ClientIo<G> {
         carrier!(this, poll_shutdown, cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -475,3 +475,6 @@ impl<G> Drop for ToxicSocket<G> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! A governor over a list of faults that a test changes at will, and the sockets that tests use.
 use std::{
+    io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
@@ -8,9 +9,12 @@ use std::{
 
 use aconite_toxics::{Moment, Report, Schedule, StageId, StreamFilter};
 use bytes::Bytes;
+use rand::{Rng, SeedableRng};
 use tokio::{
+    io::{AsyncRead, AsyncReadExt},
     net::{TcpListener, TcpStream},
     sync::watch,
+    time::timeout,
 };
 
 use super::Governor;
@@ -163,4 +167,33 @@ pub(super) async fn pair() -> (TcpStream, TcpStream) {
     let address = listener.local_addr().unwrap();
     let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
     (near.unwrap(), far.unwrap().0)
+}
+
+/// No test hangs, whatever the machine is busy with.
+pub(super) const GUARD: Duration = Duration::from_secs(30);
+
+pub(super) async fn guarded<T>(future: impl Future<Output = T>) -> T {
+    timeout(GUARD, future).await.expect("it ends")
+}
+
+pub(super) async fn read_all(socket: &mut (impl AsyncRead + Unpin)) -> (Vec<u8>, io::Result<usize>) {
+    let mut got = Vec::new();
+    let end = guarded(socket.read_to_end(&mut got)).await;
+    (got, end)
+}
+
+pub(super) async fn assert_reset(socket: &mut (impl AsyncRead + Unpin)) {
+    let (_, end) = read_all(socket).await;
+    assert_eq!(end.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+pub(super) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Bytes that differ everywhere.
+pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    rand_chacha::ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
 }

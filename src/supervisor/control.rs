@@ -106,7 +106,7 @@ impl Control for Supervisor {
     }
 
     fn add_toxic(&self, proxy: &str, toxic: ToxicSpec) -> Result<ToxicSpec, ControlError> {
-        self.with_toxics(proxy, |entry, catalogue| entry.add_toxic(toxic, catalogue))
+        self.with_toxics(proxy, |entry, catalogue| entry.add_toxic(&toxic, catalogue))
     }
 
     fn change_toxic(

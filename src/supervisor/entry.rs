@@ -183,7 +183,7 @@ impl Entry {
     /// If its name is taken or it does not hold here.
     pub(crate) fn add_toxic(
         &mut self,
-        spec: ToxicSpec,
+        spec: &ToxicSpec,
         catalogue: &Catalogue,
     ) -> Result<ToxicSpec, ControlError> {
         let armed = arm(spec, self.spec.protocol(), catalogue)?;
@@ -211,7 +211,7 @@ impl Entry {
         let old = toxic.spec.clone();
         let new = change(old.clone())?;
         let new = ToxicSpec { name: old.name, kind: old.kind, stream: old.stream, ..new };
-        let armed = toxic.changed(new, catalogue)?;
+        let armed = toxic.changed(&new, catalogue)?;
         check_place(&armed, protocol)?;
         let spec = armed.spec.clone();
         *toxic = Arc::new(armed);
@@ -270,7 +270,7 @@ fn acting(toxics: &[Arc<Armed>], chaos: bool) -> &[Arc<Armed>] {
 }
 
 /// Reads a toxic for a proxy of this protocol.
-fn arm(spec: ToxicSpec, protocol: Protocol, catalogue: &Catalogue) -> Result<Armed, ControlError> {
+fn arm(spec: &ToxicSpec, protocol: Protocol, catalogue: &Catalogue) -> Result<Armed, ControlError> {
     let armed = Armed::new(spec, catalogue)?;
     check_place(&armed, protocol)?;
     Ok(armed)
@@ -315,12 +315,12 @@ fn arm_all(
             toxic.spec.name == spec.name && toxic.spec.kind == spec.kind && toxic.spec.stream == spec.stream
         });
         let armed = match same {
-            Some(toxic) => toxic.changed(spec, catalogue).map_err(ControlError::from).and_then(|armed| {
+            Some(toxic) => toxic.changed(&spec, catalogue).map_err(ControlError::from).and_then(|armed| {
                 check_place(&armed, protocol)?;
                 // An equal toxic is the same one: nothing restarts.
                 Ok(if armed.spec == toxic.spec { Arc::clone(toxic) } else { Arc::new(armed) })
             }),
-            None => arm(spec, protocol, catalogue).map(Arc::new),
+            None => arm(&spec, protocol, catalogue).map(Arc::new),
         };
         let armed = armed.map_err(|error| within(&format!("toxics[{index}]"), error))?;
         if toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {

@@ -13,8 +13,21 @@ class Authority:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.pem, self.key = self.folder / "ca.pem", self.folder / "ca.key"
-        self.openssl("req", "-x509", *KEY, "-days", "2", "-subj", "/CN=conformance CA",
-                     "-addext", "keyUsage=critical,keyCertSign,cRLSign", "-keyout", self.key, "-out", self.pem)
+        self.openssl(
+            "req",
+            "-x509",
+            *KEY,
+            "-days",
+            "2",
+            "-subj",
+            "/CN=conformance CA",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign",
+            "-keyout",
+            self.key,
+            "-out",
+            self.pem,
+        )
 
     def openssl(self, *arguments):
         status, output, errors = run(["openssl", *arguments])
@@ -28,7 +41,23 @@ class Authority:
         self.openssl("req", "-new", *KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
         extensions.write_text(
             f"subjectAltName={','.join(subject_alternative_names)}\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n"
-            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n")
-        self.openssl("x509", "-req", "-in", request, "-CA", self.pem, "-CAkey", self.key, "-CAcreateserial", "-days", "2",
-                     "-extfile", extensions, "-out", certificate)
+            "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
+        )
+        self.openssl(
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            self.pem,
+            "-CAkey",
+            self.key,
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            extensions,
+            "-out",
+            certificate,
+        )
         return certificate, key

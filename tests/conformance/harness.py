@@ -26,10 +26,30 @@ STARTUP_SECONDS = 30
 
 # A preset of the machine must not decide what a client trusts or which proxy it uses.
 PRESET_VARIABLES = {
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "NODE_OPTIONS",
-    "NODE_USE_ENV_PROXY", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "HTTPLIB2_CA_CERTS", "AWS_CA_BUNDLE",
-    "NIX_SSL_CERT_FILE", "JAVA_TOOL_OPTIONS", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY",
-    "http_proxy", "https_proxy", "all_proxy", "no_proxy", "grpc_proxy", "GODEBUG", "ACONITE_TOKEN", "RUST_LOG",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_OPTIONS",
+    "NODE_USE_ENV_PROXY",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    "HTTPLIB2_CA_CERTS",
+    "AWS_CA_BUNDLE",
+    "NIX_SSL_CERT_FILE",
+    "JAVA_TOOL_OPTIONS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "grpc_proxy",
+    "GODEBUG",
+    "ACONITE_TOKEN",
+    "RUST_LOG",
 }
 
 
@@ -133,8 +153,13 @@ def background(command, environment=None, log=None):
     """A server of a test: started here, stopped at the end of the block. Its output goes to the file `log`."""
     with open(log or os.devnull, "ab") as output:
         process = subprocess.Popen(
-            [str(part) for part in command], env=environment or clean_environment(), stdin=subprocess.DEVNULL,
-            stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            [str(part) for part in command],
+            env=environment or clean_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         yield process
     finally:
@@ -144,8 +169,13 @@ def background(command, environment=None, log=None):
 def run(command, environment=None, seconds=60, input=None):
     """A client that runs to its end; gives (exit status, output, errors), the output as bytes."""
     process = subprocess.Popen(
-        [str(part) for part in command], env=environment or clean_environment(), stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        [str(part) for part in command],
+        env=environment or clean_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         output, errors = process.communicate(input, timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -167,8 +197,13 @@ class LineClient:
     def __enter__(self):
         self.errors = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            self.command, env=self.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
-            start_new_session=True)
+            self.command,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            start_new_session=True,
+        )
         return self
 
     def __exit__(self, *_):
@@ -222,7 +257,8 @@ class Aconite:
         ports = self.folder / "ports.json"
         try:
             self.process = self.stack.enter_context(
-                background([self.folder / self.called, *command, f"--port-file={ports}"], self.environment, self.log))
+                background([self.folder / self.called, *command, f"--port-file={ports}"], self.environment, self.log)
+            )
             wait_until(lambda: self.alive() and ports.exists(), "the port file appears")
         except BaseException:
             self.stack.close()

@@ -84,8 +84,12 @@ def node_origin(certificate, key):
     script = CACHE / "node" / "origin.mjs"
     script.write_bytes((HERE / "clients" / "node" / "origin.mjs").read_bytes())
     process = subprocess.Popen(
-        [CACHE / "bin" / "node24", script, certificate, key], env=clean_environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, start_new_session=True)
+        [CACHE / "bin" / "node24", script, certificate, key],
+        env=clean_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         line = process.stdout.readline()
         ensure(line.strip().isdigit(), f"the Node origin did not start: {line!r}")

@@ -55,8 +55,10 @@ pub(super) fn merged<T: Serialize + DeserializeOwned>(
     let mut value =
         serde_json::to_value(resource).map_err(|error| ControlError::invalid("", error.to_string()))?;
     merge(&mut value, patch);
-    read_value(value).map_err(|Problem { path, message, hint, .. }| {
-        ControlError::Invalid { path: path.unwrap_or_default(), message, hint }
+    read_value(value).map_err(|Problem { path, message, hint, .. }| ControlError::Invalid {
+        path: path.unwrap_or_default(),
+        message,
+        hint,
     })
 }
 

@@ -10,19 +10,16 @@ use tokio::{
     net::tcp::OwnedWriteHalf,
     sync::oneshot,
     task::JoinHandle,
-    time::{Instant, timeout},
+    time::Instant,
 };
 
 use super::{
     super::{
         flow::READ_SIZE,
-        testing::{Fault, Plan, pair},
+        testing::{Fault, Plan, assert_reset, guarded, ms, noise, pair, read_all},
     },
     *,
 };
-
-/// No test hangs, whatever the machine is busy with.
-const GUARD: Duration = Duration::from_secs(30);
 
 struct Connection {
     client: TcpStream,
@@ -62,36 +59,10 @@ impl Connection {
     }
 }
 
-async fn guarded<T>(future: impl Future<Output = T>) -> T {
-    timeout(GUARD, future).await.expect("it ends")
-}
-
-async fn read_all(socket: &mut TcpStream) -> (Vec<u8>, io::Result<usize>) {
-    let mut got = Vec::new();
-    let end = guarded(socket.read_to_end(&mut got)).await;
-    (got, end)
-}
-
 async fn expect(socket: &mut TcpStream, bytes: &[u8]) {
     let mut got = vec![0; bytes.len()];
     guarded(socket.read_exact(&mut got)).await.unwrap();
     assert_eq!(got, bytes);
-}
-
-async fn assert_reset(socket: &mut TcpStream) {
-    let (_, end) = read_all(socket).await;
-    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
-}
-
-fn ms(ms: u64) -> Duration {
-    Duration::from_millis(ms)
-}
-
-/// Bytes that differ everywhere.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    rand_chacha::ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
-    bytes
 }
 
 #[tokio::test]
@@ -110,6 +81,17 @@ async fn a_message_passes_and_is_counted_while_the_connection_is_open() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_small() {
+    let (client, inbound) = pair().await;
+    let (outbound, upstream) = pair().await;
+    let lane = || Lane::new(Instant::now(), Plan::of(&[]).governor());
+    let counters = Counters::default();
+    let relay = relay(inbound, outbound, lane(), lane(), &counters, std::future::pending());
+    assert!(size_of_val(&relay) <= 2_048, "{} bytes", size_of_val(&relay));
+    drop((relay, client, upstream));
 }
 
 #[tokio::test]
@@ -276,7 +258,7 @@ async fn latency_shifts_a_stream_and_does_not_throttle_it() {
 async fn a_reader_that_stops_costs_bounded_memory_and_loses_nothing() {
     for (faults, most) in [(&[][..], 4 * READ_SIZE), (&[Fault::Slice(5_000)], 4 * READ_SIZE)] {
         let mut link = open(&[], faults).await;
-        let sent = Arc::new(noise(4, 24 * 1024 * 1024));
+        let sent = Arc::new(noise(4, 1_000_003).repeat(24));
         let (_reader, mut writer) = link.upstream.into_split();
         let all = Arc::clone(&sent);
         let writing = tokio::spawn(async move {

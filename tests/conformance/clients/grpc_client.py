@@ -24,8 +24,15 @@ with channel:
         refused = None
     except grpc.RpcError as error:
         refused = [error.code().name, error.details()]
-    print(json.dumps({
-        "unary": len(answer), "unary trailers": dict(call.trailing_metadata()),
-        "messages": len(messages), "in order": messages == [f"message {number}".encode() for number in range(500)],
-        "bidi trailers": dict(bidi.trailing_metadata()), "refused": refused,
-    }))
+    print(
+        json.dumps(
+            {
+                "unary": len(answer),
+                "unary trailers": dict(call.trailing_metadata()),
+                "messages": len(messages),
+                "in order": messages == [f"message {number}".encode() for number in range(500)],
+                "bidi trailers": dict(bidi.trailing_metadata()),
+                "refused": refused,
+            }
+        )
+    )

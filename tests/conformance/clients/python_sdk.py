@@ -128,7 +128,7 @@ async def run_async(api, operation, seen):
         return
     call, record = STREAMS[operation]
     opened = call(api)
-    async with (opened if hasattr(opened, "__aenter__") else await opened) as stream:
+    async with opened if hasattr(opened, "__aenter__") else await opened as stream:
         async for event in stream:
             record(seen, event)
         if operation in FINAL:

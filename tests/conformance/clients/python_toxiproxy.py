@@ -76,10 +76,12 @@ def check_missing():
 
 
 def check_populate():
-    listed = server.populate([
-        {"name": "py-one", "upstream": UPSTREAM, "listen": "127.0.0.1:0"},
-        {"name": "py-two", "upstream": UPSTREAM, "listen": "127.0.0.1:0"},
-    ])
+    listed = server.populate(
+        [
+            {"name": "py-one", "upstream": UPSTREAM, "listen": "127.0.0.1:0"},
+            {"name": "py-two", "upstream": UPSTREAM, "listen": "127.0.0.1:0"},
+        ]
+    )
     equal([proxy.name for proxy in listed], ["py-one", "py-two"])
     for proxy in listed:
         echo(proxy)
@@ -96,6 +98,7 @@ def toxic_check(kind, attributes):
             equal(toxic.attributes, attributes)
             proxy.destroy_toxic(toxic.name)
             equal(proxy.get_toxic(toxic.name), None)
+
     return check
 
 
@@ -163,5 +166,9 @@ for name, check in CHECKS:
         result = {"check": name, "ok": True, "message": ""}
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        result = {"check": name, "ok": False, "message": f"{type(error).__name__}: {error} ({where.name}:{where.lineno})"}
+        result = {
+            "check": name,
+            "ok": False,
+            "message": f"{type(error).__name__}: {error} ({where.name}:{where.lineno})",
+        }
     print(json.dumps(result), flush=True)

@@ -20,6 +20,7 @@ GRACE = 10
 
 def run(suite):
     with TcpServer(echo) as upstream, TcpServer(flood) as flooding:
+
         def check(name, test, *arguments):
             suite.check(name, isolated, test, *arguments)
 
@@ -68,7 +69,9 @@ def flood(connection):
 @contextlib.contextmanager
 def proxy(aconite, name, upstream, **fields):
     """A proxy that exists as long as its block; gives its address."""
-    made = aconite.want(201, "POST", "/proxies", {"name": name, "listen": "127.0.0.1:0", "upstream": upstream, **fields})
+    made = aconite.want(
+        201, "POST", "/proxies", {"name": name, "listen": "127.0.0.1:0", "upstream": upstream, **fields}
+    )
     try:
         yield address(made)
     finally:
@@ -269,7 +272,9 @@ def d07_missed(aconite):
         connection.sendall(b"petal")
 
     with TcpServer(one_word) as upstream, proxy(aconite, "d07", upstream.address) as to:
-        aconite.want(200, "POST", "/proxies/d07/toxics", {"type": "reset_peer", "toxicity": 0, "attributes": {"timeout": 0}})
+        aconite.want(
+            200, "POST", "/proxies/d07/toxics", {"type": "reset_peer", "toxicity": 0, "attributes": {"timeout": 0}}
+        )
         with connect(to) as connection:
             equal(read_exactly(connection, 5), b"petal", "data")
             equal(connection.recv(1), b"", "end")
@@ -277,7 +282,9 @@ def d07_missed(aconite):
 
 def d08(aconite, upstream):
     with proxy(aconite, "d08", upstream.address) as to, connect(to) as connection:
-        aconite.want(200, "POST", "/proxies/d08/toxics", {"type": "timeout", "toxicity": 0, "attributes": {"timeout": 0}})
+        aconite.want(
+            200, "POST", "/proxies/d08/toxics", {"type": "timeout", "toxicity": 0, "attributes": {"timeout": 0}}
+        )
         round_trip(connection)
         prompt(aconite, "DELETE", "/proxies/d08/toxics/timeout_downstream")
         round_trip(connection)
@@ -286,7 +293,9 @@ def d08(aconite, upstream):
 def d09(aconite, upstream):
     with contextlib.ExitStack() as stack:
         to = stack.enter_context(proxy(aconite, "d09", upstream.address))
-        aconite.want(200, "POST", "/proxies/d09/toxics", {"type": "timeout", "toxicity": 0.5, "attributes": {"timeout": 0}})
+        aconite.want(
+            200, "POST", "/proxies/d09/toxics", {"type": "timeout", "toxicity": 0.5, "attributes": {"timeout": 0}}
+        )
         connections = [stack.enter_context(connect(to)) for _ in range(16)]
 
         def answering():
@@ -313,17 +322,30 @@ def d10(aconite, upstream):
         for count in (1, 2):
             round_trip(connection)
             lines = aconite.api("GET", "/metrics").body.decode().splitlines()
-            sent = [line for line in lines if 'proxy="d10"' in line and "sent_bytes_total" in line and '"downstream"' in line]
+            sent = [
+                line
+                for line in lines
+                if 'proxy="d10"' in line and "sent_bytes_total" in line and '"downstream"' in line
+            ]
             ensure(len(sent) == 1, f"the counter's lines: {sent}")
             equal(float(sent[0].split()[-1]), 5.0 * count, "bytes sent while the connection is open")
 
 
 def d11_toxic(aconite, upstream):
     with proxy(aconite, "d11", upstream.address):
-        aconite.want(200, "POST", "/proxies/d11/toxics", {"type": "latency", "name": "slow", "attributes": {"latency": 1, "jitter": 2}})
+        aconite.want(
+            200,
+            "POST",
+            "/proxies/d11/toxics",
+            {"type": "latency", "name": "slow", "attributes": {"latency": 1, "jitter": 2}},
+        )
         before = aconite.want(200, "GET", "/proxies/d11/toxics/slow")
-        for body in ({"attributes": {"latency": 999, "jitter": "x"}}, {"attributes": {"latency": 999, "jitter": 1.5}},
-                     {"toxicity": 0.1, "attributes": {"latency": "x"}}, {"attributes": {"latency": 999}, "toxicity": "x"}):
+        for body in (
+            {"attributes": {"latency": 999, "jitter": "x"}},
+            {"attributes": {"latency": 999, "jitter": 1.5}},
+            {"toxicity": 0.1, "attributes": {"latency": "x"}},
+            {"attributes": {"latency": 999}, "toxicity": "x"},
+        ):
             aconite.want(400, "POST", "/proxies/d11/toxics/slow", body)
             equal(aconite.want(200, "GET", "/proxies/d11/toxics/slow"), before, f"the toxic after {body}")
 
@@ -346,14 +368,18 @@ def d11_populate(aconite, upstream):
     with proxy(aconite, "d11", upstream.address) as to, socket.create_server(("127.0.0.1", 0)) as taken:
         before = aconite.want(200, "GET", "/proxies/d11")
         port = taken.getsockname()[1]
-        aconite.want(500, "POST", "/populate", [{"name": "d11", "listen": f"127.0.0.1:{port}", "upstream": upstream.address}])
+        aconite.want(
+            500, "POST", "/populate", [{"name": "d11", "listen": f"127.0.0.1:{port}", "upstream": upstream.address}]
+        )
         equal(aconite.want(200, "GET", "/proxies/d11"), before, "the proxy after the failed populate")
         with connect(to) as connection:
             round_trip(connection)
 
 
 def d12(aconite):
-    status, _, errors = execute([BINARY, "serve", "--host", "127.0.0.1", "--port", aconite.port], aconite.environment, seconds=20)
+    status, _, errors = execute(
+        [BINARY, "serve", "--host", "127.0.0.1", "--port", aconite.port], aconite.environment, seconds=20
+    )
     ensure(status != 0, f"exit status {status} with the API's port taken: {errors}")
     equal(aconite.api("GET", "/version").status, 200, "the first process answers")
 
@@ -389,28 +415,55 @@ def d13(aconite, flooding):
 def d14():
     config = {"proxies": []}
     with Aconite(config) as aconite, TcpServer(echo) as upstream:
-        made = aconite.want(201, "POST", "/v1/proxies", {
-            "name": "d14", "listen": "127.0.0.1:0", "upstream": upstream.address,
-            "toxics": [{"name": "slow", "type": "latency", "attributes": {"latency": 200}}]})
+        made = aconite.want(
+            201,
+            "POST",
+            "/v1/proxies",
+            {
+                "name": "d14",
+                "listen": "127.0.0.1:0",
+                "upstream": upstream.address,
+                "toxics": [{"name": "slow", "type": "latency", "attributes": {"latency": 200}}],
+            },
+        )
         started = time.monotonic()
         with connect(address(made)) as connection:
             round_trip(connection)
         ensure(time.monotonic() - started >= 0.2, "the first connection escaped the toxic")
-        refused = aconite.api("POST", "/v1/proxies", {
-            "name": "d14-bad", "listen": "127.0.0.1:0", "upstream": upstream.address, "toxics": [{"name": "x", "type": "nectar"}]})
+        refused = aconite.api(
+            "POST",
+            "/v1/proxies",
+            {
+                "name": "d14-bad",
+                "listen": "127.0.0.1:0",
+                "upstream": upstream.address,
+                "toxics": [{"name": "x", "type": "nectar"}],
+            },
+        )
         equal(refused.status, 400, "status with a bad toxic")
         equal(aconite.api("GET", "/v1/proxies/d14-bad").status, 404, "status of the proxy that was refused")
 
 
 def d15(aconite):
     for method, path, body, status in (
-        ("GET", "/nope", None, 404), ("GET", "/proxies/", None, 404), ("PUT", "/proxies", None, 405), ("GET", "/reset", None, 405),
-        ("OPTIONS", "/proxies", None, 405), ("GET", "/proxies/none", None, 404), ("POST", "/proxies", b"{bad", 400),
-        ("POST", "/populate", b"x", 400), ("POST", "/proxies", {"name": "x"}, 400),
+        ("GET", "/nope", None, 404),
+        ("GET", "/proxies/", None, 404),
+        ("PUT", "/proxies", None, 405),
+        ("GET", "/reset", None, 405),
+        ("OPTIONS", "/proxies", None, 405),
+        ("GET", "/proxies/none", None, 404),
+        ("POST", "/proxies", b"{bad", 400),
+        ("POST", "/populate", b"x", 400),
+        ("POST", "/proxies", {"name": "x"}, 400),
     ):
         answer = aconite.api(method, path, body)
         equal(answer.status, status, f"{method} {path}: status")
-        ensure(answer.headers.get("content-type", "").startswith("application/json"),
-               f"{method} {path}: content type {answer.headers.get('content-type')!r}")
+        ensure(
+            answer.headers.get("content-type", "").startswith("application/json"),
+            f"{method} {path}: content type {answer.headers.get('content-type')!r}",
+        )
         document = answer.json()
-        ensure(isinstance(document.get("error"), str) and document.get("status") == status, f"{method} {path}: body {document}")
+        ensure(
+            isinstance(document.get("error"), str) and document.get("status") == status,
+            f"{method} {path}: body {document}",
+        )

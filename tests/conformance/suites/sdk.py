@@ -14,110 +14,31 @@ import tempfile
 from certificates import Authority
 from harness import CACHE, HERE, PYTHON, Aconite, Failure, LineClient, TcpServer, ensure, equal, read_exactly
 from harness import run as execute
+from suites.sdk_outcomes import (
+    ANTHROPIC_PYTHON,
+    CURL_ENDINGS,
+    GO_ENDINGS,
+    JAVA_ENDINGS,
+    LOSES_EVENTS,
+    NODE_ENDINGS,
+    NODE_FAULTS,
+    NODE_HEALTHY,
+    OK,
+    PYTHON_ENDINGS,
+    PYTHON_FAULTS,
+    PYTHON_H2_ENDINGS,
+    PYTHON_HEALTHY,
+)
 
 HOSTS = {"api.openai.com": "sim://openai", "api.anthropic.com": "sim://anthropic"}
 CONFIG = {
     "seed": 1,
-    "proxies": [{"name": "env", "protocol": "forward", "listen": "127.0.0.1:0", "intercept": list(HOSTS), "map": HOSTS}],
+    "proxies": [
+        {"name": "env", "protocol": "forward", "listen": "127.0.0.1:0", "intercept": list(HOSTS), "map": HOSTS}
+    ],
 }
-ENDINGS = ["clean", "fin", "rst", "hang"]
 # The client's own timeout where the proxy falls silent, and how much longer "it waits" is watched.
 SHORT, PATIENCE = 1.0, 2.5
-
-# What `ok` and `waits` mean to the caller; every other word is the class that the SDK raises.
-OK, WAITS = "ok", "waits"
-
-
-def row(clean, fin, rst, hang):
-    return dict(zip(ENDINGS, (clean, fin, rst, hang), strict=True))
-
-
-OPENAI_PYTHON = row(OK, "openai.APIConnectionError", "openai.APIConnectionError", "openai.APITimeoutError")
-ANTHROPIC_PYTHON = row(OK, "httpx2.RemoteProtocolError", "httpx2.ReadError", "httpx2.ReadTimeout")
-PYTHON_ENDINGS = {
-    "openai/{}/chat.create": OPENAI_PYTHON,
-    "openai/{}/chat.stream": OPENAI_PYTHON,
-    "openai/{}/responses.create": OPENAI_PYTHON,
-    "openai/{}/responses.stream": {**OPENAI_PYTHON, "clean": "builtins.RuntimeError"},
-    "anthropic/{}/messages.create": ANTHROPIC_PYTHON,
-    "anthropic/{}/messages.stream": ANTHROPIC_PYTHON,
-}
-# Over HTTP/2 a reset strikes the stream alone, which httpx2 reports as the server's breach of the protocol.
-ANTHROPIC_PYTHON_H2 = {**ANTHROPIC_PYTHON, "rst": "httpx2.RemoteProtocolError"}
-PYTHON_H2_ENDINGS = {
-    case: ANTHROPIC_PYTHON_H2 if case.startswith("anthropic") else endings for case, endings in PYTHON_ENDINGS.items()
-}
-# Node's timeout does not cover the body: a silent stream is waited for.
-NODE_ENDINGS = {
-    "openai/chat.create": row(OK, "TypeError", "TypeError", WAITS),
-    "openai/chat.stream": row("openai.OpenAIError", "openai.OpenAIError", "openai.OpenAIError", WAITS),
-    "openai/responses.create": row(OK, "TypeError", "TypeError", WAITS),
-    "anthropic/messages.create": row(OK, "TypeError", "TypeError", WAITS),
-    "anthropic/messages.stream": row("anthropic.AnthropicError", "anthropic.AnthropicError", "anthropic.AnthropicError", WAITS),
-}
-# A connection that ends under a stream of HTTP/2 may say GOAWAY first; Go names the two apart.
-GO_ENDINGS = {
-    1: row(OK, "ErrUnexpectedEOF", "ECONNRESET", "DeadlineExceeded"),
-    2: row(OK, ("ErrUnexpectedEOF", "http.http2GoAwayError"), "StreamError", "DeadlineExceeded"),
-}
-JAVA_ENDINGS = {
-    "urlconnection": row(OK, "IOException", "Reset", "Timeout"),
-    "http1": row(OK, "IOException", "Reset", WAITS),
-    "http2": row(OK, "IOException", "StreamReset", WAITS),
-}
-# curl's exit codes: 18 partial file, 28 timeout, 56 receive error, 92 a stream of HTTP/2 not closed cleanly.
-CURL_ENDINGS = {1: row(0, 18, 56, 28), 2: row(0, 18, 92, 28)}
-
-PYTHON_HEALTHY = {
-    "openai/{}/chat": "stop", "openai/{}/responses": "completed", "openai/{}/embeddings": None, "openai/{}/models": None,
-    "openai/{}/chat.create": "stop", "openai/{}/chat.stream": "stop", "openai/{}/responses.create": "completed",
-    "openai/{}/responses.stream": "completed", "anthropic/{}/messages": "end_turn",
-    "anthropic/{}/messages.create": "end_turn", "anthropic/{}/messages.stream": "end_turn",
-}
-NODE_HEALTHY = {
-    "openai/chat": "stop", "openai/embeddings": None, "openai/chat.create": "stop", "openai/chat.stream": "stop",
-    "openai/responses.create": "completed", "anthropic/messages": "end_turn", "anthropic/messages.create": "end_turn",
-    "anthropic/messages.stream": "end_turn",
-}
-
-# Java's HTTP/2 client drops what it has not handed over yet when a stream is reset.
-LOSES_EVENTS = {("http2", "rst")}
-
-# (toxic, attributes, case, wanted outcome, wanted fields)
-PYTHON_FAULTS = [
-    ("fail", {"cause": "rate_limit"}, "openai/{}/chat", "openai.RateLimitError", {"status": 429}),
-    ("fail", {"cause": "rate_limit"}, "openai/{}/chat.create", "openai.RateLimitError", {"status": 429}),
-    ("fail", {"cause": "rate_limit"}, "anthropic/{}/messages", "anthropic.RateLimitError", {"status": 429, "type": "rate_limit_error"}),
-    ("fail", {"cause": "overloaded"}, "anthropic/{}/messages", "anthropic.OverloadedError", {"status": 529, "type": "overloaded_error"}),
-    ("fail", {"cause": "overloaded"}, "anthropic/{}/messages.stream", "anthropic.OverloadedError", {"status": 529}),
-    ("fail", {"cause": "overloaded"}, "openai/{}/chat", "openai.InternalServerError", {"status": 503}),
-    ("fail", {"cause": "server_error"}, "openai/{}/chat", "openai.InternalServerError", {"status": 500}),
-    ("fail", {"cause": "server_error"}, "anthropic/{}/messages", "anthropic.InternalServerError", {"status": 500, "type": "api_error"}),
-    ("fail", {"cause": "context_length"}, "openai/{}/chat", "openai.BadRequestError", {"status": 400}),
-    ("fail", {"cause": "context_length"}, "anthropic/{}/messages", "anthropic.BadRequestError", {"status": 400}),
-    ("hang", {}, "openai/{}/chat", "openai.APITimeoutError", {}),
-    ("hang", {}, "anthropic/{}/messages", "anthropic.APITimeoutError", {}),
-    ("html", {"as": "proxy_200"}, "openai/{}/chat.create", OK, {"text": "", "events": 0}),
-    ("html", {"as": "proxy_200"}, "anthropic/{}/messages.create", OK, {"text": "", "events": 0}),
-    ("garble", {"at": {"events": 2}, "how": "half_json"}, "openai/{}/chat.create", "json.JSONDecodeError", {"events": 2}),
-    ("garble", {"at": {"events": 2}, "how": "half_json"}, "anthropic/{}/messages.create", "json.JSONDecodeError", {}),
-    ("stream_error", {"at": {"events": 3}, "cause": "server_error"}, "openai/{}/chat.create", "openai.APIError", {"status": None, "events": 3}),
-    ("stream_error", {"at": {"events": 3}, "cause": "server_error"}, "openai/{}/responses.create", OK, {"finish": "error", "events": 4}),
-    ("stream_error", {"at": {"events": 3}, "cause": "server_error"}, "openai/{}/responses.stream", "builtins.RuntimeError", {}),
-    ("stream_error", {"at": {"events": 3}, "cause": "overloaded"}, "anthropic/{}/messages.create", "anthropic.APIStatusError", {"status": 200, "type": "overloaded_error"}),
-    ("stream_error", {"at": {"events": 3}, "cause": "overloaded"}, "anthropic/{}/messages.stream", "anthropic.APIStatusError", {"status": 200, "type": "overloaded_error"}),
-]
-NODE_FAULTS = [
-    ("fail", {"cause": "rate_limit"}, "openai/chat.create", "openai.RateLimitError", {"status": 429}),
-    ("fail", {"cause": "rate_limit"}, "anthropic/messages", "anthropic.RateLimitError", {"status": 429}),
-    ("fail", {"cause": "overloaded"}, "anthropic/messages.create", "anthropic.OverloadedError", {"status": 529, "type": "overloaded_error"}),
-    ("fail", {"cause": "server_error"}, "openai/chat", "openai.InternalServerError", {"status": 500}),
-    ("html", {"as": "proxy_200"}, "openai/chat.create", OK, {"text": "", "events": 0}),
-    ("garble", {"at": {"events": 2}, "how": "half_json"}, "openai/chat.create", "SyntaxError", {"events": 2}),
-    ("garble", {"at": {"events": 2}, "how": "half_json"}, "anthropic/messages.create", "SyntaxError", {}),
-    ("stream_error", {"at": {"events": 3}, "cause": "server_error"}, "openai/chat.create", "openai.APIError", {"status": None, "events": 3}),
-    ("stream_error", {"at": {"events": 3}, "cause": "overloaded"}, "anthropic/messages.create", "anthropic.APIError", {"status": None, "type": "overloaded_error"}),
-]
 
 
 def run(suite):
@@ -133,7 +54,7 @@ def run(suite):
 
 def python(suite, aconite, environment):
     """The Python SDKs: synchronous and asynchronous, over HTTP/1.1 and HTTP/2."""
-    with client([PYTHON, HERE / "clients" / "python_sdk.py"], environment) as sdk:
+    with LineClient([PYTHON, HERE / "clients" / "python_sdk.py"], environment) as sdk:
         for mode in ("sync", "async"):
             for version, http2, endings in (("h1", False, PYTHON_ENDINGS), ("h2", True, PYTHON_H2_ENDINGS)):
                 prefix = f"python/{mode}/{version}"
@@ -143,7 +64,9 @@ def python(suite, aconite, environment):
                     for case in ("messages.create", "messages.stream"):
                         matrix[f"anthropic/sync/{case}"] = {**ANTHROPIC_PYTHON, "rst": "httpx2.RemoteProtocolError"}
                 healthy = {case.format(mode): finish for case, finish in PYTHON_HEALTHY.items()}
-                faults = [(kind, attributes, case.format(mode), *rest) for kind, attributes, case, *rest in PYTHON_FAULTS]
+                faults = [
+                    (kind, attributes, case.format(mode), *rest) for kind, attributes, case, *rest in PYTHON_FAULTS
+                ]
                 sdk_matrix(suite, aconite, sdk, prefix, options, healthy, matrix, faults)
         suite.check("python/retries", check_retries, aconite, sdk, "openai/sync/chat")
 
@@ -179,13 +102,9 @@ def node(suite, aconite, environment):
             variables.pop("NODE_USE_ENV_PROXY", None)
         script = folder / "sdk.mjs"
         script.write_bytes((HERE / "clients" / "node" / "sdk.mjs").read_bytes())
-        with client([CACHE / "bin" / version, script], variables) as sdk:
+        with LineClient([CACHE / "bin" / version, script], variables) as sdk:
             sdk_matrix(suite, aconite, sdk, version, {}, NODE_HEALTHY, NODE_ENDINGS, NODE_FAULTS)
             suite.check(f"{version}/retries", check_retries, aconite, sdk, "openai/chat")
-
-
-def client(command, environment):
-    return LineClient(command, environment)
 
 
 def sdk_matrix(suite, aconite, sdk, prefix, options, healthy, endings, faults):
@@ -229,7 +148,10 @@ def check_ending(aconite, sdk, case, options, how, outcome, texts):
     whole = texts.get(case)
     if whole is None:
         raise Failure("there is no healthy answer to compare with")
-    ensure(whole.startswith(answer["text"]) and answer["text"] != whole, f"not a beginning of the answer: {answer['text']!r}")
+    ensure(
+        whole.startswith(answer["text"]) and answer["text"] != whole,
+        f"not a beginning of the answer: {answer['text']!r}",
+    )
     if case.endswith("chat.create"):
         equal(answer["events"], 3, "events before the end")
     if "chat" in case:
@@ -259,7 +181,7 @@ def check_retries(aconite, sdk, case):
 
 def raw(suite, aconite, environment, language, command, choice, endings):
     """A language's own HTTP clients, without an SDK."""
-    with client(command, environment) as program:
+    with LineClient(command, environment) as program:
         for variant, outcomes in endings.items():
             for provider, terminator in (("openai", "data: [DONE]"), ("anthropic", "event: message_stop")):
                 prefix = f"{language}/{variant}/{provider}"
@@ -268,7 +190,9 @@ def raw(suite, aconite, environment, language, command, choice, endings):
                 suite.check(f"{prefix}/healthy", check_raw_healthy, program, ask, variant, terminator, whole)
                 for how, outcome in outcomes.items():
                     suite.check(f"{prefix}/{how}", check_raw_ending, aconite, program, ask, how, outcome, whole)
-                suite.check(f"{prefix}/rate_limit", check_raw_rate_limit, aconite, program, {**ask, "case": f"{provider}/plain"})
+                suite.check(
+                    f"{prefix}/rate_limit", check_raw_rate_limit, aconite, program, {**ask, "case": f"{provider}/plain"}
+                )
 
 
 def check_raw_healthy(program, ask, variant, terminator, whole):
@@ -285,10 +209,16 @@ def check_raw_ending(aconite, program, ask, how, outcome, whole):
         patient = {"timeout": SHORT, "patience": PATIENCE} if how == "hang" else {}
         answer = program.ask({**ask, **patient})
     outcomes = outcome if isinstance(outcome, tuple) else (outcome,)
-    ensure(outcome_of(answer) in outcomes, f"{answer.get('message', '')}: outcome {outcome_of(answer)!r} instead of {outcome!r}")
+    ensure(
+        outcome_of(answer) in outcomes,
+        f"{answer.get('message', '')}: outcome {outcome_of(answer)!r} instead of {outcome!r}",
+    )
     lossy = (ask.get("client"), how) in LOSES_EVENTS
     ensure(answer["events"] == 3 or lossy and answer["events"] < 3, f"{answer['events']} events before the end")
-    ensure(comparable(whole.get("text", "")).startswith(comparable(answer["text"])), f"not the beginning of the healthy stream: {answer['text']!r}")
+    ensure(
+        comparable(whole.get("text", "")).startswith(comparable(answer["text"])),
+        f"not the beginning of the healthy stream: {answer['text']!r}",
+    )
 
 
 def comparable(stream):
@@ -326,10 +256,26 @@ def check_curl_ending(aconite, environment, version, how, code):
 
 
 def check_curl(environment, version, seconds, code, events):
-    body = {"model": "gpt-4o-mini", "stream": True, "messages": [{"role": "user", "content": "Name the parts of a flower."}]}
+    body = {
+        "model": "gpt-4o-mini",
+        "stream": True,
+        "messages": [{"role": "user", "content": "Name the parts of a flower."}],
+    }
     status, output, errors = execute(
-        ["curl", "-sSN", "--max-time", seconds, "--http2" if version == 2 else "--http1.1", "-H", "content-type: application/json",
-         "-d", json.dumps(body), "https://api.openai.com/v1/chat/completions"], environment)
+        [
+            "curl",
+            "-sSN",
+            "--max-time",
+            seconds,
+            "--http2" if version == 2 else "--http1.1",
+            "-H",
+            "content-type: application/json",
+            "-d",
+            json.dumps(body),
+            "https://api.openai.com/v1/chat/completions",
+        ],
+        environment,
+    )
     equal(status, code, f"{errors.strip()}: exit code")
     found = output.count(b"data: ")
     if events is None:

@@ -53,7 +53,9 @@ def check_program(language, status, errors, results):
 
 def check_metrics(aconite, upstream):
     """The counters' names and labels, in Toxiproxy's order; they move while the connection is still open."""
-    made = aconite.want(201, "POST", "/proxies", {"name": "counted", "listen": "127.0.0.1:0", "upstream": upstream.address})
+    made = aconite.want(
+        201, "POST", "/proxies", {"name": "counted", "listen": "127.0.0.1:0", "upstream": upstream.address}
+    )
     host, port = made["listen"].rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(b"x" * 1000)
@@ -64,8 +66,10 @@ def check_metrics(aconite, upstream):
     equal(status, 0, f"{errors}: exit code")
     for name in ("received", "sent"):
         for direction in ("upstream", "downstream"):
-            line = (f'toxiproxy_proxy_{name}_bytes_total{{direction="{direction}",listener="{made["listen"]}",'
-                    f'proxy="counted",upstream="{upstream.address}"}} 1000')
+            line = (
+                f'toxiproxy_proxy_{name}_bytes_total{{direction="{direction}",listener="{made["listen"]}",'
+                f'proxy="counted",upstream="{upstream.address}"}} 1000'
+            )
             ensure(line in output.decode().splitlines(), f"no line {line}; found {counters(output)}")
     aconite.want(204, "DELETE", "/proxies/counted")
 
@@ -78,11 +82,17 @@ def check_config():
     """The same array as /populate, by the single-dash flag."""
     with tempfile.TemporaryDirectory() as folder, TcpServer(echo) as upstream:
         path = pathlib.Path(folder) / "toxiproxy.json"
-        path.write_text(json.dumps([
-            {"name": "one", "listen": "127.0.0.1:0", "upstream": upstream.address},
-            {"name": "two", "listen": "127.0.0.1:0", "upstream": upstream.address, "enabled": False},
-        ]))
-        with Aconite(command=["-host", "127.0.0.1", "-port=0", f"-config={path}"], called="toxiproxy-server") as aconite:
+        path.write_text(
+            json.dumps(
+                [
+                    {"name": "one", "listen": "127.0.0.1:0", "upstream": upstream.address},
+                    {"name": "two", "listen": "127.0.0.1:0", "upstream": upstream.address, "enabled": False},
+                ]
+            )
+        )
+        with Aconite(
+            command=["-host", "127.0.0.1", "-port=0", f"-config={path}"], called="toxiproxy-server"
+        ) as aconite:
             listed = aconite.want(200, "GET", "/proxies")
             equal({name: proxy["enabled"] for name, proxy in listed.items()}, {"one": True, "two": False}, "proxies")
 

@@ -26,14 +26,34 @@ class Route:
     """How curl reaches an origin through one protocol."""
 
     def __init__(self, name, base, arguments, environment, versions):
-        self.name, self.base, self.arguments, self.environment, self.versions = name, base, arguments, environment, versions
+        self.name, self.base, self.arguments, self.environment, self.versions = (
+            name,
+            base,
+            arguments,
+            environment,
+            versions,
+        )
 
     def curl(self, path, version, *arguments, seconds=120, input=None):
         """Gives the body and the headers of each answer, as curl prints them."""
         with tempfile.NamedTemporaryFile() as headers:
             status, output, errors = execute(
-                ["curl", "-sS", "--max-time", seconds, self.versions[version], *self.arguments, "-D", headers.name,
-                 *arguments, f"{self.base}{path}"], self.environment, seconds + 10, input)
+                [
+                    "curl",
+                    "-sS",
+                    "--max-time",
+                    seconds,
+                    self.versions[version],
+                    *self.arguments,
+                    "-D",
+                    headers.name,
+                    *arguments,
+                    f"{self.base}{path}",
+                ],
+                self.environment,
+                seconds + 10,
+                input,
+            )
             equal(status, 0, f"curl {path}: {errors.strip()}: exit code")
             return output, headers.read().decode(errors="replace")
 
@@ -72,15 +92,32 @@ def configuration(ports, ca):
     trust = {"ca": str(ca)}
     hosts = {f"{name}.test": f"https://127.0.0.1:{ports[name]}" for name in ("origin", "files", "socket", "grpc")}
     proxies = [
-        {"name": "env", "protocol": "forward", "listen": "127.0.0.1:0", "intercept": list(hosts), "map": hosts, "upstream_tls": trust},
-        {"name": "h2c-http", "protocol": "http", "listen": "127.0.0.1:0", "upstream": f"http://127.0.0.1:{ports['h2c']}"},
+        {
+            "name": "env",
+            "protocol": "forward",
+            "listen": "127.0.0.1:0",
+            "intercept": list(hosts),
+            "map": hosts,
+            "upstream_tls": trust,
+        },
+        {
+            "name": "h2c-http",
+            "protocol": "http",
+            "listen": "127.0.0.1:0",
+            "upstream": f"http://127.0.0.1:{ports['h2c']}",
+        },
         {"name": "grpc-tcp", "listen": "127.0.0.1:0", "upstream": f"127.0.0.1:{ports['h2c']}"},
     ]
     for name in ("origin", "files", "socket"):
         proxies.append({"name": f"{name}-tcp", "listen": "127.0.0.1:0", "upstream": f"127.0.0.1:{ports[name]}"})
-        proxies.append({
-            "name": f"{name}-http", "listen": "127.0.0.1:0", "upstream": f"https://127.0.0.1:{ports[name]}",
-            "upstream_tls": {**trust, "server_name": f"{name}.test"}})
+        proxies.append(
+            {
+                "name": f"{name}-http",
+                "listen": "127.0.0.1:0",
+                "upstream": f"https://127.0.0.1:{ports[name]}",
+                "upstream_tls": {**trust, "server_name": f"{name}.test"},
+            }
+        )
     return {"proxies": proxies}
 
 
@@ -90,10 +127,22 @@ def routes(aconite, authority, environment, origin, port):
     _, tcp = aconite.listen(f"{origin}-tcp")
     _, http = aconite.listen(f"{origin}-http")
     return [
-        Route(f"{origin}/tcp", f"https://{host}", ["--cacert", authority.pem, "--connect-to", f"{host}:443:127.0.0.1:{tcp}"], plain, TLS_VERSIONS),
+        Route(
+            f"{origin}/tcp",
+            f"https://{host}",
+            ["--cacert", authority.pem, "--connect-to", f"{host}:443:127.0.0.1:{tcp}"],
+            plain,
+            TLS_VERSIONS,
+        ),
         Route(f"{origin}/http", f"http://127.0.0.1:{http}", [], plain, CLEAR_VERSIONS),
         Route(f"{origin}/forward", f"https://{host}", [], environment, TLS_VERSIONS),
-        Route(f"{origin}/tunnel", f"https://localhost:{port}", ["--cacert", authority.pem, "--noproxy", ""], environment, TLS_VERSIONS),
+        Route(
+            f"{origin}/tunnel",
+            f"https://localhost:{port}",
+            ["--cacert", authority.pem, "--noproxy", ""],
+            environment,
+            TLS_VERSIONS,
+        ),
     ]
 
 
@@ -101,9 +150,19 @@ def downloads(suite, route, origin):
     path = {"origin": "/bytes/{}", "files": "/{}"}[origin]
     for version in route.versions:
         for size in SIZES:
-            suite.check(f"{route.name}/{version}/bytes {size}", check_download, route, version, path.format(size), size, True)
+            suite.check(
+                f"{route.name}/{version}/bytes {size}", check_download, route, version, path.format(size), size, True
+            )
             if origin == "origin":
-                suite.check(f"{route.name}/{version}/unsized {size}", check_download, route, version, f"/unsized/{size}", size, False)
+                suite.check(
+                    f"{route.name}/{version}/unsized {size}",
+                    check_download,
+                    route,
+                    version,
+                    f"/unsized/{size}",
+                    size,
+                    False,
+                )
 
 
 def check_download(route, version, path, size, sized):
@@ -137,7 +196,14 @@ def streams_and_uploads(suite, route):
         for size in UPLOADS:
             suite.check(f"{route.name}/{version}/upload {size}", check_upload, route, version, size, [])
             if version == "h1":
-                suite.check(f"{route.name}/{version}/upload {size} chunked", check_upload, route, version, size, ["-H", "transfer-encoding: chunked"])
+                suite.check(
+                    f"{route.name}/{version}/upload {size} chunked",
+                    check_upload,
+                    route,
+                    version,
+                    size,
+                    ["-H", "transfer-encoding: chunked"],
+                )
 
 
 def check_events(route, version):
@@ -152,7 +218,11 @@ def check_upload(route, version, size, arguments):
     # curl asks for permission before large bodies by itself; here that is switched off, and tested on its own.
     body, _ = route.curl("/upload", version, "-H", "expect:", *arguments, "--data-binary", "@-", input=payload)
     answer = json.loads(body)
-    equal((answer["bytes"], answer["sha256"]), (size, hashlib.sha256(payload).hexdigest()), "bytes and sha256 that arrived")
+    equal(
+        (answer["bytes"], answer["sha256"]),
+        (size, hashlib.sha256(payload).hexdigest()),
+        "bytes and sha256 that arrived",
+    )
 
 
 def semantics(suite, route):
@@ -183,7 +253,9 @@ def check_empty(route, version, status):
 
 def check_target(route, version):
     target = "/target//a%2Fb/%E4%B8%AD/./c?x=%2520+%20&y&z="
-    body, _ = route.curl(target, version, "--path-as-is", "-H", "x-double: 1", "-H", "x-double: 2", "-H", "x-aconite-scene: hidden")
+    body, _ = route.curl(
+        target, version, "--path-as-is", "-H", "x-double: 1", "-H", "x-double: 2", "-H", "x-aconite-scene: hidden"
+    )
     answer = json.loads(body)
     equal(answer["target"], target, "request target")
     names = [name.lower() for name in answer["headers"][::2]]
@@ -194,7 +266,9 @@ def check_target(route, version):
 
 def check_expect(route):
     payload = servers.counted(300_000)
-    body, headers = route.curl("/upload", "h1", "-H", "expect: 100-continue", "--expect100-timeout", "30", "--data-binary", "@-", input=payload)
+    body, headers = route.curl(
+        "/upload", "h1", "-H", "expect: 100-continue", "--expect100-timeout", "30", "--data-binary", "@-", input=payload
+    )
     ensure(headers.startswith("HTTP/1.1 100 "), f"no 100 before the answer: {headers}")
     answer = json.loads(body)
     equal(answer["bytes"], 300_000, "bytes that arrived")
@@ -251,9 +325,18 @@ def grpc(suite, aconite, folder, environment):
 def check_grpc(arguments, environment):
     status, output, errors = execute([PYTHON, HERE / "clients" / "grpc_client.py", *arguments], environment, seconds=90)
     equal(status, 0, f"{errors[-400:]}: exit status")
-    equal(json.loads(output), {
-        "unary": 100_000, "unary trailers": {"seen": "1"}, "messages": 500, "in order": True, "bidi trailers": {"seen": "500"},
-        "refused": ["RESOURCE_EXHAUSTED", "no nectar left"]}, "what the client saw")
+    equal(
+        json.loads(output),
+        {
+            "unary": 100_000,
+            "unary trailers": {"seen": "1"},
+            "messages": 500,
+            "in order": True,
+            "bidi trailers": {"seen": "500"},
+            "refused": ["RESOURCE_EXHAUSTED", "no nectar left"],
+        },
+        "what the client saw",
+    )
 
 
 def check_certificate(aconite, folder):
@@ -261,8 +344,26 @@ def check_certificate(aconite, folder):
     ca = local_ca(aconite)
     host, port = aconite.listen("env")
     status, output, errors = execute(
-        ["openssl", "s_client", "-proxy", f"{host}:{port}", "-connect", f"{ORIGIN}:443", "-servername", ORIGIN, "-verify_hostname", ORIGIN,
-         "-CAfile", ca, "-x509_strict", "-verify_return_error", "-alpn", "h2,http/1.1"], input=b"")
+        [
+            "openssl",
+            "s_client",
+            "-proxy",
+            f"{host}:{port}",
+            "-connect",
+            f"{ORIGIN}:443",
+            "-servername",
+            ORIGIN,
+            "-verify_hostname",
+            ORIGIN,
+            "-CAfile",
+            ca,
+            "-x509_strict",
+            "-verify_return_error",
+            "-alpn",
+            "h2,http/1.1",
+        ],
+        input=b"",
+    )
     text = output.decode(errors="replace")
     equal(status, 0, f"{errors[-400:]}: exit status")
     ensure("Verify return code: 0 (ok)" in text, f"not verified: {text[-800:]}")

@@ -9,8 +9,8 @@ use crate::{Dice, DocumentFilter, Instance, Level, Scope, Toxic};
 /// Spoils the vectors that an embedding model returns, be they arrays of numbers or base64, as the OpenAI SDKs ask
 /// for.
 ///
-/// No SDK notices. A vector store refuses `wrong_dimension`, and some refuse `nan`; everything else is stored, and
-/// searches find the wrong things.
+/// No SDK notices. A vector store refuses `wrong_dimension`; what it stores of the rest makes searches find the wrong
+/// things.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedding {

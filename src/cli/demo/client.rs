@@ -1,0 +1,227 @@
+//! The demonstration's client: plain HTTP, and what an SDK would see of it.
+use std::{
+    error::Error,
+    fmt,
+    io::Write as _,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use aconite_dialects::{Decoder, Framing, Shape};
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::tls::connect::{Connector, UpstreamTls};
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// How the client reaches a provider.
+pub(super) enum Way {
+    /// By a reverse proxy's address.
+    BaseUrl(SocketAddr),
+    /// By a forward proxy, through TLS that it opens.
+    HttpsProxy { proxy: SocketAddr, host: &'static str, connector: Connector },
+}
+
+/// What the client saw of one request.
+pub(super) struct Seen {
+    pub(super) status: u16,
+    pub(super) events: u64,
+    pub(super) ending: Ending,
+    /// Whether the protocol's own end came.
+    pub(super) finished: bool,
+    /// Events whose data should be JSON and is not.
+    pub(super) broken_json: u64,
+    pub(super) first_event: Duration,
+    pub(super) body: String,
+    took: Duration,
+    toxics: Option<String>,
+}
+
+/// How the answer ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Ending {
+    /// With a valid end of the HTTP message.
+    Complete,
+    /// The connection closed first.
+    Closed,
+    /// The connection was reset.
+    Reset,
+}
+
+impl Way {
+    pub(super) fn base_url(proxy: SocketAddr) -> Self {
+        Self::BaseUrl(proxy)
+    }
+
+    /// Through `proxy` to `host`, trusting the local CA and nobody else's word for it.
+    pub(super) fn https_proxy(proxy: SocketAddr, host: &'static str, ca_pem: &str) -> Result<Self, BoxError> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(ca_pem.as_bytes())?;
+        let settings = UpstreamTls { ca: Some(file.path().to_owned()), ..UpstreamTls::default() };
+        Ok(Self::HttpsProxy { proxy, host, connector: Connector::new(&settings)? })
+    }
+
+    /// Sends a request and reads the answer to whatever end it has.
+    pub(super) async fn ask(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &Value,
+    ) -> Result<Seen, BoxError> {
+        match self {
+            Self::BaseUrl(proxy) => {
+                exchange(TcpStream::connect(proxy).await?, "localhost", path, headers, body).await
+            }
+            Self::HttpsProxy { proxy, host, connector } => {
+                let mut stream = TcpStream::connect(proxy).await?;
+                stream
+                    .write_all(format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n").as_bytes())
+                    .await?;
+                let mut answer = Vec::new();
+                while !answer.ends_with(b"\r\n\r\n") {
+                    answer.push(stream.read_u8().await?);
+                }
+                if !answer.starts_with(b"HTTP/1.1 200") {
+                    return Err(format!("CONNECT: {}", String::from_utf8_lossy(&answer).trim()).into());
+                }
+                exchange(connector.connect(stream, host, &[b"http/1.1"]).await?, host, path, headers, body)
+                    .await
+            }
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BaseUrl(proxy) | Self::HttpsProxy { proxy, .. } => write!(f, "http://{proxy}"),
+        }
+    }
+}
+
+async fn exchange<S>(
+    stream: S,
+    host: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> Result<Seen, BoxError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let started = Instant::now();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    // Ends with the answer: nothing else holds the sender.
+    let driver = tokio::spawn(connection);
+    let mut request =
+        Request::post(path).header(header::HOST, host).header(header::CONTENT_TYPE, "application/json");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let response = sender.send_request(request.body(Full::new(Bytes::from(body.to_string())))?).await?;
+    let mut seen = Seen {
+        status: response.status().as_u16(),
+        events: 0,
+        ending: Ending::Complete,
+        finished: false,
+        broken_json: 0,
+        first_event: Duration::ZERO,
+        body: String::new(),
+        took: Duration::ZERO,
+        toxics: response
+            .headers()
+            .get("x-aconite-toxics")
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned),
+    };
+    seen.read(response.into_body(), started).await;
+    driver.abort();
+    Ok(seen)
+}
+
+impl Seen {
+    async fn read(&mut self, mut body: Incoming, started: Instant) {
+        let mut decoder = Decoder::new(Framing::Sse, usize::MAX);
+        while let Some(frame) = body.frame().await {
+            match frame.map(|frame| frame.into_data()) {
+                Ok(Ok(bytes)) => {
+                    self.body.push_str(&String::from_utf8_lossy(&bytes));
+                    decoder.push(bytes);
+                    self.count(&mut decoder, started);
+                }
+                Ok(Err(_trailers)) => {}
+                Err(error) => {
+                    self.ending = if is_reset(&error) { Ending::Reset } else { Ending::Closed };
+                    break;
+                }
+            }
+        }
+        self.took = started.elapsed();
+    }
+
+    fn count(&mut self, decoder: &mut Decoder, started: Instant) {
+        while let Some(event) = decoder.next() {
+            if !event.is_event() {
+                continue;
+            }
+            if self.events == 0 {
+                self.first_event = started.elapsed();
+            }
+            self.events += 1;
+            self.finished |= Shape::Unknown.is_terminator(&event);
+            let data = event.data();
+            let broken =
+                &*data != b"[DONE]" && serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_err();
+            self.broken_json += u64::from(broken);
+        }
+    }
+}
+
+fn is_reset(error: &hyper::Error) -> bool {
+    let mut cause: Option<&dyn Error> = Some(error);
+    while let Some(current) = cause {
+        let io = current.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionReset) {
+            return true;
+        }
+        cause = current.source();
+    }
+    false
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { status, events, ending, finished, .. } = self;
+        write!(f, "{status}, ")?;
+        if *events == 0 {
+            let text: String =
+                self.body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(110).collect();
+            write!(f, "{text}")?;
+        } else {
+            write!(f, "{events} events, the first after {} ms, ", self.first_event.as_millis())?;
+            if self.broken_json > 0 {
+                write!(f, "{} of them not JSON, ", self.broken_json)?;
+            }
+            f.write_str(match ending {
+                Ending::Complete if *finished => "and the regular end",
+                Ending::Complete => "and a valid end of the HTTP answer, but not the provider's last event",
+                Ending::Closed => "then the connection closed without the last chunk",
+                Ending::Reset => "then the connection was reset",
+            })?;
+        }
+        write!(f, " ({} ms", self.took.as_millis())?;
+        match &self.toxics {
+            Some(toxics) => write!(f, "; x-aconite-toxics: {toxics})"),
+            None => f.write_str(")"),
+        }
+    }
+}
