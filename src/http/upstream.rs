@@ -269,7 +269,8 @@ impl Upstreams {
         match outcome {
             Ok((response, driving)) => {
                 let kept = driving.then(|| (connection, Arc::clone(&self.pool), key.clone()));
-                Ok(response.map(|incoming| Source::http1(incoming, kept)))
+                let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                Ok(response.map(|incoming| Source::http1(incoming, kept, switching)))
             }
             Err(mut failed) => Err(Failure {
                 unsent: failed.take_message().map(|request| Box::new(request.into_body())),
