@@ -6,3 +6,7 @@ mod cli;
 mod cli_serve;
 // What the tests of the command line share.
 mod cli_support;
+// Real bug reports about HTTP/1.1.
+mod http_cases;
+// Origins, raw clients, running proxies.
+mod support;

@@ -24,6 +24,8 @@ pub(crate) enum Body {
     #[default]
     Empty,
     Full(Bytes),
+    /// None, though its length is told: that of the body which was not modified (RFC 9110, section 15.4.5).
+    NotModified(u64),
     Flow(Box<Flow>),
 }
 
@@ -31,7 +33,7 @@ impl Body {
     /// What the same body can be had from once more.
     pub(crate) fn again(&self) -> Option<Again> {
         match self {
-            Self::Empty => Some(Again::Full(Bytes::new())),
+            Self::Empty | Self::NotModified(_) => Some(Again::Full(Bytes::new())),
             Self::Full(bytes) => Some(Again::Full(bytes.clone())),
             Self::Flow(flow) => match &flow.source {
                 Some(Source::Tee(tee)) if flow.lane.is_transparent() => {
@@ -323,7 +325,7 @@ impl HttpBody for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
-            Self::Empty => Poll::Ready(None),
+            Self::Empty | Self::NotModified(_) => Poll::Ready(None),
             Self::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
@@ -336,6 +338,8 @@ impl HttpBody for Body {
         match self {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_empty(),
+            // Else hyper would not tell the length.
+            Self::NotModified(_) => false,
             Self::Flow(flow) => match flow.state {
                 State::Moving => flow.is_over(),
                 State::Done => true,
@@ -347,6 +351,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
+            Self::NotModified(length) => SizeHint::with_exact(*length),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Flow(flow) => flow.length.map_or_else(SizeHint::new, SizeHint::with_exact),
         }
