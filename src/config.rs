@@ -8,13 +8,14 @@ use std::{
 
 use aconite_api::{ControlError, Problem, model::ProxySpec, read_toxiproxy_list, read_value};
 use aconite_toxics::{Catalogue, Millis};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use document::Node;
 pub use document::Place;
 
 /// What a configuration file says.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Where this runs, in the user's words. In `production` the kill switch starts off.
@@ -36,7 +37,7 @@ pub struct Config {
 }
 
 /// The admin API.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Admin {
     /// Where it listens. Default `127.0.0.1:8474`.
@@ -50,7 +51,7 @@ pub struct Admin {
 }
 
 /// Where the record of exchanges goes.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct JournalFile {
     /// A file to which each exchange that has ended is added, as a line of JSON. Default: none.
