@@ -40,12 +40,16 @@ fn is_current(page: &str, text: &str) {
     let found = fs::read_to_string(&path).unwrap_or_default();
     let differs = found.lines().zip(text.lines()).position(|(found, wanted)| found != wanted);
     let line = differs.unwrap_or_else(|| found.lines().count().min(text.lines().count())) + 1;
-    assert!(found == text, "docs/{page} is stale from line {line} on: UPDATE=1 cargo test --test integration generated");
+    assert!(
+        found == text,
+        "docs/{page} is stale from line {line} on: UPDATE=1 cargo test --test integration generated"
+    );
 }
 
 /// The schema of a configuration file, in which a toxic's type decides what its attributes are.
 fn config_schema(catalogue: &Catalogue) -> Value {
-    let mut schema: Value = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Config>().into();
+    let mut schema: Value =
+        SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Config>().into();
     let cases = catalogue.definitions().iter().map(|definition| {
         let mut attributes = definition.schema();
         attributes.as_object_mut().unwrap().shift_remove("$schema");
@@ -124,7 +128,10 @@ fn section(page: &mut String, toxic: &ToxicType, positions: &Value, causes: &Val
         }
         for (name, attribute) in attributes {
             let choices = [&attribute["oneOf"], &attribute["items"]["anyOf"]];
-            for choices in choices.into_iter().filter(|choices| !choices.is_null() && *choices != positions && *choices != causes) {
+            for choices in choices
+                .into_iter()
+                .filter(|choices| !choices.is_null() && *choices != positions && *choices != causes)
+            {
                 let _ = write!(page, "\n`{name}`:\n\n");
                 bullets(page, choices);
             }
@@ -160,13 +167,15 @@ fn form(schema: &Value, positions: &Value, causes: &Value) -> String {
         _ => String::new(),
     };
     if let Some(fields) = schema["properties"].as_object() {
-        let fields: Vec<_> = fields.iter().map(|(name, field)| format!("`{name}`: {}", nested(field))).collect();
+        let fields: Vec<_> =
+            fields.iter().map(|(name, field)| format!("`{name}`: {}", nested(field))).collect();
         return fields.join(", ");
     }
     match &schema["type"] {
         Value::Array(kinds) if kinds.contains(&json!("string")) && !unit.is_empty() => format!("time{unit}"),
         Value::Array(kinds) => {
-            let kinds: Vec<_> = kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect();
+            let kinds: Vec<_> =
+                kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect();
             format!("{}{unit}{range}", kinds.join(" or "))
         }
         Value::String(kind) if kind == "array" => format!("list of {}", nested(&schema["items"])),

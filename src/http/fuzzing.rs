@@ -23,8 +23,7 @@ pub fn protocol(input: &[u8]) {
 pub fn connect(input: &[u8]) {
     let Ok(asked) = tunnel::parse(input) else { return };
     assert!(!asked.host.is_empty() && !asked.host.contains(['/', '@', ' ', '[', ']']), "{:?}", asked.host);
-    let bracketed =
-        if asked.host.contains(':') { format!("[{}]", asked.host) } else { asked.host.clone() };
+    let bracketed = if asked.host.contains(':') { format!("[{}]", asked.host) } else { asked.host.clone() };
     let head = format!("CONNECT {bracketed}:{} HTTP/1.1\r\n\r\n", asked.port);
     let again = tunnel::parse(head.as_bytes()).map_err(drop).expect("its own words are read");
     assert_eq!((again.host, again.port), (asked.host, asked.port));
@@ -41,7 +40,8 @@ pub fn header_fields(input: &[u8]) {
     };
     let mut map = HeaderMap::new();
     for field in fields {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(field.name), HeaderValue::from_bytes(field.value))
+        if let (Ok(name), Ok(value)) =
+            (HeaderName::try_from(field.name), HeaderValue::from_bytes(field.value))
         {
             map.append(name, value);
         }

@@ -63,7 +63,7 @@ pub(crate) enum Sniffed {
 
 impl Sniffed {
     /// Decides by the first bytes; `None` if they are too few.
-    fn by(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn by(bytes: &[u8]) -> Option<Self> {
         const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let longest_method = 16;
         match bytes {
