@@ -40,7 +40,8 @@ enum Content {
 /// If it is neither YAML nor JSON, or has the same key twice.
 pub(super) fn read(text: &str) -> Result<Node, (Place, String)> {
     let budget = serde_saphyr::budget! { max_depth: MAX_DEPTH };
-    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false, budget: budget };
+    let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED };
+    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false, budget: budget, alias_limits: alias_limits };
     let json = text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']);
     // No string of JSON has a tab as it is, so no value changes.
     let text = if json { text.replace('\t', " ").into() } else { std::borrow::Cow::Borrowed(text) };
@@ -51,6 +52,9 @@ pub(super) fn read(text: &str) -> Result<Node, (Place, String)> {
 
 /// Deeper documents are refused: reading them would need an unbounded stack.
 const MAX_DEPTH: usize = 24;
+
+/// What aliases may repeat in all: a few lines of them could stand for billions of values.
+const MAX_REPLAYED: usize = 10_000;
 
 const START: Place = Place { line: 1, column: 1 };
 
