@@ -6,6 +6,8 @@ mod cli;
 mod cli_serve;
 // What the tests of the command line share.
 mod cli_support;
+// Aconite inside another program.
+mod embedding;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
 // Origins, raw clients, running proxies.
