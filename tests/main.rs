@@ -8,6 +8,10 @@ mod cli_serve;
 mod cli_support;
 // Aconite inside another program.
 mod embedding;
+// The fuzz targets' corpora, replayed.
+mod corpora;
+// Pages of the manual that are made from the source.
+mod generated;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
 // Origins, raw clients, running proxies.

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 use crate::fake::Fake;
 
 /// What never takes so long is said to hang.
-const HANG: Duration = Duration::from_secs(20);
+pub(crate) const HANG: Duration = Duration::from_secs(20);
 
 /// The API.
 pub(crate) struct App {

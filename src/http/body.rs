@@ -119,9 +119,15 @@ enum State {
     Trailers,
     /// Over.
     Done,
+    /// The connection breaks in a moment.
+    Breaking(Pin<Box<Sleep>>),
     /// The connection is being closed or broken; nothing more is said here.
     Silent,
 }
+
+/// Between the last byte and a reset: an RST, or RST_STREAM, that comes together with data makes clients throw
+/// away what they had not read yet, and then how much they saw is a matter of luck.
+const BEFORE_RESET: Duration = Duration::from_millis(40);
 
 impl Flow {
     /// A request's body on its way to the upstream.
@@ -177,8 +183,12 @@ impl Flow {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
-            match self.state {
+            match &mut self.state {
                 State::Moving => {}
+                State::Breaking(moment) => {
+                    ready!(moment.as_mut().poll(cx));
+                    return self.break_now();
+                }
                 State::Trailers => {
                     self.state = State::Done;
                     return Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
@@ -288,26 +298,34 @@ impl Flow {
             }
             Role::Response => {
                 self.finish(ExchangeEnd { side, how });
-                if how == How::Clean { None } else { self.break_off(how) }
+                if how != How::Clean {
+                    self.break_off(how);
+                }
+                None
             }
         }
     }
 
     /// Ends the client's connection, or its stream.
-    fn break_off(&mut self, how: How) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.state = State::Silent;
+    fn break_off(&mut self, how: How) {
+        if how == How::Rst {
+            self.state = State::Breaking(Box::pin(tokio::time::sleep(BEFORE_RESET)));
+        } else {
+            self.ongoing().control.fin_after_flush();
+            self.state = State::Silent;
+        }
+    }
+
+    fn break_now(&mut self) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let ongoing = self.ongoing();
-        if how == How::Rst && ongoing.http2 {
+        if ongoing.http2 {
             let reason = ongoing.reset_reason().unwrap_or(h2::Reason::INTERNAL_ERROR);
             self.state = State::Done;
-            return Some(Some(Err(BodyError::Reset(reason.into()))));
+            return Poll::Ready(Some(Err(BodyError::Reset(reason.into()))));
         }
-        if how == How::Rst {
-            ongoing.control.reset();
-        } else {
-            ongoing.control.fin_after_flush();
-        }
-        None
+        ongoing.control.reset();
+        self.state = State::Silent;
+        Poll::Pending
     }
 
     fn finish(&mut self, end: ExchangeEnd) {
@@ -343,7 +361,7 @@ impl HttpBody for Body {
             Self::Flow(flow) => match flow.state {
                 State::Moving => flow.is_over(),
                 State::Done => true,
-                State::Trailers | State::Silent => false,
+                State::Trailers | State::Breaking(_) | State::Silent => false,
             },
         }
     }
