@@ -272,6 +272,10 @@ proxies:
                 "aconite.yaml:1:1: sed: unknown field `sed`, expected one of `environment`, `allow_production`, `admin`, `seed`, `journal`, `data_dir`, `drain`, `proxies` (did you mean `seed`?)",
             ),
             ("seed: much\n", "aconite.yaml:1:7: seed: invalid type: string \"much\", expected u64"),
+            (
+                "drain: 5 parsecs\n",
+                "aconite.yaml:1:8: drain: `5 parsecs` is not milliseconds as a whole number from 0, or a string such as 250ms, 5s, 2m",
+            ),
             ("drain: 5 s\n", "aconite.yaml:1:8: drain: `5 s` is no whole number of a unit"),
             (
                 "proxies:\n  - name: a\n    protocol: htp\n",
@@ -287,7 +291,7 @@ proxies:
             ),
             ("proxies: {}\n", "aconite.yaml:1:10: proxies: invalid type: map, expected a sequence"),
             ("just words\n", "aconite.yaml:1:1: invalid type: string \"just words\", expected struct Config"),
-            ("seed: 1\nseed: 2\n", "aconite.yaml:2:1: duplicate mapping key: seed"),
+            ("seed: 1\nseed: 2\n", "aconite.yaml:2:1: duplicate mapping key `seed` is not allowed here"),
         ] {
             assert_eq!(parse(text).map(drop), Err(complaint.to_owned()), "{text}");
         }

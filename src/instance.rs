@@ -111,6 +111,15 @@ pub enum StartError {
     /// Others could drive it.
     #[error("the admin API on `{0}` could be reached from other machines, and no token protects it")]
     Exposed(String),
+    /// The file that the configuration names for the admin API's token has none.
+    #[error("cannot read the admin API's token in `{path}`")]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// There is no usable certificate authority.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -256,7 +265,8 @@ impl Builder {
         self
     }
 
-    /// What callers of the admin API must present as a bearer token. Default: none.
+    /// What callers of the admin API must present as a bearer token, in place of what the configuration's `token_file`
+    /// holds. Default: none.
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
@@ -311,6 +321,12 @@ impl Builder {
     /// If anything that is configured cannot be had. Nothing runs then.
     pub async fn start(self) -> Result<Aconite, StartError> {
         let Self { config, catalogue, token, drop_in } = self;
+        let token = match (token, &config.admin.token_file) {
+            (None, Some(path)) => {
+                Some(read_token(path).map_err(|source| StartError::Token { path: path.clone(), source })?)
+            }
+            (token, _) => token,
+        };
         let admin = bind_admin(&config, token.as_deref(), drop_in).await?;
         let authority = match &config.data_dir {
             Some(directory) => Authority::load_or_create(directory)?,
@@ -344,6 +360,18 @@ impl Builder {
             .map_err(|error| StartError::Admin { listen: admin.listen, reason: error.to_string() })?;
         instance.admin = Some(server);
         Ok(instance)
+    }
+}
+
+/// The token in a file, without the white space around it.
+///
+/// # Errors
+/// If the file cannot be read or holds none.
+pub(crate) fn read_token(path: &Path) -> io::Result<String> {
+    let text = std::fs::read_to_string(path)?;
+    match text.trim() {
+        "" => Err(io::Error::new(io::ErrorKind::InvalidData, "the file is empty")),
+        token => Ok(token.to_owned()),
     }
 }
 

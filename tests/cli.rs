@@ -244,6 +244,38 @@ fn apply_changes_all_or_nothing() {
 }
 
 #[test]
+fn the_journal_tells_what_passed_and_what_struck() {
+    use std::io::{Read, Write};
+    let server = Server::start(&[]);
+    let create = ["create", "-l", "127.0.0.1:0", "-u", "sim://openai", "sim", "--json"];
+    let created: Value = serde_json::from_str(&printed(&server.run(&create))).unwrap();
+    printed(&server.run(&[
+        "toxic",
+        "add",
+        "sim",
+        "fail",
+        "-n",
+        "full",
+        "cause=rate_limit",
+        "--set",
+        "match.path=/v1/models",
+    ]));
+    for path in ["/v1/models", "/v1/other"] {
+        let mut stream = std::net::TcpStream::connect(created["listen"].as_str().unwrap()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    let told = printed(&server.run(&["journal", "--wait"]));
+    let rows: Vec<Vec<_>> = told.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(rows.len(), 2, "{told}");
+    assert_eq!((rows[0][2], rows[0][4], rows[0].last()), ("sim", "429", Some(&"full!")), "{told}");
+    assert!(rows[0][3].starts_with("GET ") && rows[0][3].ends_with("/v1/models"), "{told}");
+    let told = printed(&server.run(&["journal", "--json", "--status", "429"]));
+    let only: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&only["path"], &only["toxics"][0]["struck"]), (&json!("/v1/models"), &json!(true)));
+}
+
+#[test]
 fn the_kill_switch_is_turned_with_a_name_and_a_reason() {
     let server = Server::start(&[]);
     let off = printed(&server.run(&["chaos", "off", "--by", "ann", "--reason", "release"]));

@@ -6,6 +6,8 @@ mod cli;
 mod cli_serve;
 // What the tests of the command line share.
 mod cli_support;
+// Aconite inside another program.
+mod embedding;
 // The fuzz targets' corpora, replayed.
 mod corpora;
 // Pages of the manual that are made from the source.

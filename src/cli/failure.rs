@@ -139,7 +139,10 @@ impl From<StartError> for Failure {
             StartError::Admin { .. } => Some("choose another address; port 0 picks a free port"),
             _ => None,
         };
-        let code = if matches!(error, StartError::Exposed(_)) { WRONG } else { FAILED };
+        let code = match error {
+            StartError::Exposed(_) | StartError::Token { .. } => WRONG,
+            _ => FAILED,
+        };
         Self { code, hint: hint.map(str::to_owned), ..Self::of(&error) }
     }
 }

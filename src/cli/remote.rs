@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use aconite_api::Client;
 
 use super::Failure;
+use crate::instance::read_token;
 
 /// The running server.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -30,13 +31,10 @@ impl Remote {
 /// The admin API's token: from the file, else from the environment.
 pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
     let Some(file) = file else { return Ok(variable("ACONITE_TOKEN")) };
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        Failure::because(format!("cannot read the token in `{}`", file.display()), &error)
+    let token = read_token(file).map_err(|error| {
+        Failure::because(format!("cannot read the token in `{}`", file.display()), &error).exit(2)
     })?;
-    match text.trim() {
-        "" => Err(Failure::usage(format!("the token file `{}` is empty", file.display()))),
-        token => Ok(Some(token.to_owned())),
-    }
+    Ok(Some(token))
 }
 
 /// An environment variable that says something.

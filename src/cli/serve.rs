@@ -16,10 +16,14 @@ use crate::{
     tls::authority::default_data_dir,
 };
 
-/// Toxiproxy's flags are `--host`, `--port`, `--config`, `--seed`, `--proxy-metrics` and `--runtime-metrics`, with one
-/// dash too. With `--host` or `--port`, or a flag of one dash, Aconite stands in Toxiproxy's place: the routes at the
-/// API's root are open on the given address, and a configuration that does not hold does not stop the start.
+const IN_TOXIPROXY_S_PLACE: &str = "\
+With --host or --port, or any of Toxiproxy's flags written with one dash (-host=0.0.0.0 -config=/x.json), Aconite stands in \
+Toxiproxy's place: the routes at the API's root are open on the given address, /v1 still needs the token, and a \
+configuration that does not hold is logged and left out. SIGHUP reads the configuration again, all or nothing. SIGTERM \
+lets connections end within 30 s; a second signal ends them at once.";
+
 #[derive(clap::Args, Debug)]
+#[command(after_help = IN_TOXIPROXY_S_PLACE)]
 pub(super) struct Args {
     /// The configuration file, YAML or JSON, or Toxiproxy's list of proxies
     #[arg(short, long, value_name = "FILE")]
@@ -88,7 +92,11 @@ pub(super) async fn run(args: Args) -> Outcome {
     let drop_in = args.drop_in();
     let (file, proxies) = if drop_in { (None, lenient(&args)) } else { (strict(&args).await?, Vec::new()) };
     let config = effective(&args, file.as_ref().map(|file| file.config.clone()).unwrap_or_default())?;
-    let token = remote::token(args.token_file.as_deref().or(config.admin.token_file.as_deref()))?;
+    let token = match (&args.token_file, &config.admin.token_file) {
+        // The configuration's is read at the start.
+        (None, Some(_)) => None,
+        (file, _) => remote::token(file.as_deref())?,
+    };
     let mut builder = Aconite::builder().config(config).drop_in(drop_in);
     if let Some(token) = token {
         builder = builder.token(token);

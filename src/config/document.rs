@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, MessageFormatter, Spanned, UserMessageFormatter};
 
 /// A place in a file: line and column, both from 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -39,35 +39,30 @@ enum Content {
 /// # Errors
 /// If it is neither YAML nor JSON, or has the same key twice.
 pub(super) fn read(text: &str) -> Result<Node, (Place, String)> {
-    let budget = serde_saphyr::budget! { max_depth: MAX_DEPTH };
-    let alias_limits = serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED };
-    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false, budget: budget, alias_limits: alias_limits };
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED, max_replay_stack_depth: 8 },
+    };
     let json = text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']);
     // No string of JSON has a tab as it is, so no value changes.
     let text = if json { text.replace('\t', " ").into() } else { std::borrow::Cow::Borrowed(text) };
     serde_saphyr::from_str_with_options::<Option<Node>>(&text, options)
         .map(|node| node.unwrap_or(Node { place: START, content: Content::Map(Vec::new()) }))
-        .map_err(|error| (error.location().map_or(START, Place::from), words(&error)))
+        .map_err(|error| {
+            let message = UserMessageFormatter.format_message(&error).into_owned();
+            (error.location().map_or(START, Place::from), message)
+        })
 }
 
-/// Deeper documents are refused: reading them would need an unbounded stack.
+/// Lists and maps inside each other: more than any configuration has, and few enough for a thread's stack of 2 MiB.
 const MAX_DEPTH: usize = 24;
 
 /// What aliases may repeat in all: a few lines of them could stand for billions of values.
 const MAX_REPLAYED: usize = 10_000;
 
 const START: Place = Place { line: 1, column: 1 };
-
-/// The message without the place, which is told apart from it.
-fn words(error: &serde_saphyr::Error) -> String {
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    first
-        .rsplit_once(" at line ")
-        .map_or(first, |(message, _)| message)
-        .trim_end_matches(&[' ', ','][..])
-        .to_owned()
-}
 
 impl Node {
     /// The value without its places.
@@ -253,5 +248,8 @@ mod tests {
         assert!(read(&bomb).is_err());
         assert!(read(&"[".repeat(10_000)).is_err());
         assert!(read(&"- ".repeat(10_000)).is_err());
+        assert!(read(&"[".repeat(MAX_DEPTH + 1)).is_err());
+        let deepest = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
+        assert!(read(&deepest).is_ok());
     }
 }
