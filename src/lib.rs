@@ -3,6 +3,8 @@ mod admin;
 pub mod cli;
 pub mod config;
 mod connection;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod instance;
 mod journal;

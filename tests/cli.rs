@@ -23,7 +23,7 @@ fn wrong_arguments_exit_with_2() {
     }
     assert_eq!(
         stderr(&run(&["explain", "latenci"])),
-        "error: no toxic has the type `latenci`\n  hint: the most similar are latency, bandwidth, limit_time\n"
+        "error: no toxic has the type `latenci`\n  hint: the most similar are latency, connect, hang\n"
     );
 }
 
@@ -96,7 +96,7 @@ fn check_tells_file_line_and_column() {
     );
     let (code, text) = check("proxies: [\n");
     assert_eq!(code, Some(2));
-    assert!(text.starts_with("error: a.yaml:2:1: "), "{text}");
+    assert!(text.starts_with("error: a.yaml:1:10: unclosed bracket"), "{text}");
     let missing = run(&["check", "/no/such/file.yaml"]);
     assert_eq!(missing.status.code(), Some(2));
     assert_eq!(
@@ -290,7 +290,7 @@ fn the_ca_is_exported_in_every_form() {
     assert!(printed(&ca(&["bundle"])).ends_with(&pem));
     let store = home.path().join("t.p12");
     printed(&ca(&["p12", "--output", store.to_str().unwrap()]));
-    assert!(std::fs::read(store).unwrap().starts_with(&[0x30, 0x82]));
+    assert!(std::fs::read(store).unwrap().starts_with(&[0x30]));
     printed(&ca(&["rotate"]));
     assert_ne!(printed(&ca(&["pem"])), pem);
 }
@@ -376,4 +376,18 @@ fn a_reader_who_leaves_is_no_failure() {
         .output()
         .unwrap();
     assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_examples_hold() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml" || extension == "json") {
+            printed(&run(&["check", path.to_str().unwrap()]));
+            count += 1;
+        }
+    }
+    assert!(count >= 3);
 }

@@ -61,7 +61,7 @@ fn a_configuration_that_does_not_hold_stops_the_start() {
     assert_eq!(output.status.code(), Some(2));
     assert!(
         stderr(&output)
-            .contains("a.yaml:2:72: proxies[0].toxics[0].type: no toxic has the type `latenci`\n  hint: "),
+            .contains("a.yaml:2:71: proxies[0].toxics[0].type: no toxic has the type `latenci`\n  hint: "),
         "{}",
         stderr(&output)
     );

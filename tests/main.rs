@@ -6,3 +6,11 @@ mod cli;
 mod cli_serve;
 // What the tests of the command line share.
 mod cli_support;
+// The fuzz targets' corpora, replayed.
+mod corpora;
+// Pages of the manual that are made from the source.
+mod generated;
+// Real bug reports about HTTP/1.1.
+mod http_cases;
+// Origins, raw clients, running proxies.
+mod support;

@@ -1,7 +1,7 @@
 //! A typed client of the API, for the command line and for tests.
 //!
 //! HTTP/1.1 without TLS, as the API is served; a connection for each call.
-use std::{borrow::Cow, io, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use aconite_toxics::ToxicSpec;
 use bytes::Bytes;
@@ -12,7 +12,6 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use thiserror::Error;
 use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
@@ -22,9 +21,11 @@ use crate::{
     v1::{Connections, ProxyList, ToxicList},
 };
 
+mod error;
 mod feed;
 
 pub use crate::v1::{Exchanges, ToxicType};
+pub use error::ClientError;
 pub use feed::{Feed, Live};
 
 /// How long connecting may take.
@@ -54,64 +55,6 @@ pub struct Applied {
     /// What changed of it: field names, or `toxics.NAME`.
     #[serde(default)]
     pub fields: Vec<String>,
-}
-
-/// Why a call failed.
-#[derive(Debug, Error)]
-pub enum ClientError {
-    /// The address makes no sense.
-    #[error("`{0}` is no address of the form http://host:port")]
-    Url(String),
-    /// The token holds what no header can carry.
-    #[error("the token has characters that no header can carry")]
-    Token,
-    /// Nothing answers there.
-    #[error("cannot reach `{authority}`; is `aconite serve` running there?")]
-    Connect {
-        /// Where.
-        authority: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The connection broke.
-    #[error("the connection to `{authority}` broke")]
-    Http {
-        /// Where.
-        authority: String,
-        /// Why.
-        source: hyper::Error,
-    },
-    /// No answer came in time.
-    #[error("`{0}` does not answer")]
-    Timeout(String),
-    /// The answer is of another shape than expected.
-    #[error("`{authority}` answered {status} with something else than this API's JSON")]
-    Answer {
-        /// Where.
-        authority: String,
-        /// The status.
-        status: StatusCode,
-    },
-    /// The server refused, and says why.
-    #[error("{}", told(.0))]
-    Refused(Problem),
-}
-
-fn told(Problem { message, path, hint, .. }: &Problem) -> String {
-    let path = path.as_ref().map_or_else(String::new, |path| format!("{path}: "));
-    let hint = hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
-    format!("{path}{message}{hint}")
-}
-
-impl ClientError {
-    /// The status of a refusal.
-    pub fn status(&self) -> Option<StatusCode> {
-        match self {
-            Self::Refused(problem) => Some(problem.status),
-            Self::Answer { status, .. } => Some(*status),
-            _ => None,
-        }
-    }
 }
 
 type Result<T> = std::result::Result<T, ClientError>;

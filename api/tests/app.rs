@@ -1,14 +1,18 @@
 //! The router in one hand, the fake in the other.
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use aconite_api::{Security, router};
 use axum::{Router, body::Body};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::fake::Fake;
+
+/// What never takes so long is said to hang.
+pub(crate) const HANG: Duration = Duration::from_secs(20);
 
 /// The API.
 pub(crate) struct App {
@@ -67,7 +71,8 @@ impl App {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::from(body.to_owned())).unwrap();
-        let (parts, body) = self.router.clone().oneshot(request).await.unwrap().into_parts();
+        let answer = timeout(HANG, self.router.clone().oneshot(request)).await.expect("it answers");
+        let (parts, body) = answer.unwrap().into_parts();
         let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
         Answer { status: parts.status, headers: parts.headers, body }
     }

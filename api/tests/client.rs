@@ -92,7 +92,10 @@ async fn refusals_carry_what_the_server_says() {
     let ClientError::Refused(problem) = error else { panic!("{error}") };
     assert_eq!((problem.code.as_str(), problem.path.as_deref()), ("unknown_type", Some("type")));
     assert_eq!(client.proxy("q").await.unwrap_err().status().unwrap(), 404);
-    assert_eq!(client.delete_proxy("..").await.unwrap_err().to_string(), "no proxy has the name `..`");
+    for name in [".", "..", "/"] {
+        let expected = format!("no proxy has the name `{name}`");
+        assert_eq!(client.delete_proxy(name).await.unwrap_err().to_string(), expected);
+    }
     assert_eq!(client.reset_connection(1).await.unwrap_err().status().unwrap(), 404);
     assert_eq!(client.ca_pem().await.unwrap_err().status().unwrap(), 404);
 }

@@ -6,9 +6,10 @@ use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use tower::ServiceExt;
 
-use crate::app::{Answer, App};
+use crate::app::{Answer, App, HANG};
 
 const PROXY: &str = r#"{"name":"p","listen":"127.0.0.1:1000","upstream":"http://127.0.0.1:2000","exclusive":true,
     "toxics":[{"type":"latency","attributes":{"latency":"5s"}},{"type":"corrupt","stream":"upstream","toxicity":0.1}]}"#;
@@ -222,6 +223,8 @@ async fn apply_is_all_or_nothing() {
     let body = r#"{"proxies":[{"name":"a","upstream":"x:1"},{"name":"b","upstream":"x:1","toxics":[{"type":"nop"}]}]}"#;
     let answer = app.post("/v1/apply", body).await;
     assert_eq!((problem(&answer).0, problem(&answer).2.as_str()), (400, "proxies[1].toxics[0].type"));
+    let body = r#"{"proxies":[{"name":"a","upstream":"x:1","toxics":[{"type":"noop","toxicity":2}]}]}"#;
+    assert_eq!(problem(&app.post("/v1/apply", body).await).2, "proxies[0].toxics[0].toxicity");
     let body = r#"{"proxies":[{"name":"a","upstream":"x:1"}],"prune":true,"dry_run":true}"#;
     let changes =
         json!({"changes": [{"action": "create", "proxy": "a"}, {"action": "delete", "proxy": "p"}]});
@@ -332,7 +335,7 @@ async fn the_journal_can_be_waited_for() {
         let app = Arc::clone(&app);
         async move { app.get("/v1/exchanges?wait=1").await.json() }
     });
-    app.control.waits.notified().await;
+    timeout(HANG, app.control.waits.notified()).await.expect("the journal is waited for");
     assert_eq!(app.get("/v1/exchanges?wait=0").await.status, 200, "nobody else waits");
     app.control.record(exchange(1, 200));
     app.control.settled.notify_one();

@@ -24,6 +24,8 @@ pub(crate) enum Body {
     #[default]
     Empty,
     Full(Bytes),
+    /// None, though its length is told: that of the body which was not modified (RFC 9110, section 15.4.5).
+    NotModified(u64),
     Flow(Box<Flow>),
 }
 
@@ -31,7 +33,7 @@ impl Body {
     /// What the same body can be had from once more.
     pub(crate) fn again(&self) -> Option<Again> {
         match self {
-            Self::Empty => Some(Again::Full(Bytes::new())),
+            Self::Empty | Self::NotModified(_) => Some(Again::Full(Bytes::new())),
             Self::Full(bytes) => Some(Again::Full(bytes.clone())),
             Self::Flow(flow) => match &flow.source {
                 Some(Source::Tee(tee)) if flow.lane.is_transparent() => {
@@ -117,9 +119,15 @@ enum State {
     Trailers,
     /// Over.
     Done,
+    /// The connection breaks in a moment.
+    Breaking(Pin<Box<Sleep>>),
     /// The connection is being closed or broken; nothing more is said here.
     Silent,
 }
+
+/// Between the last byte and a reset: an RST, or RST_STREAM, that comes together with data makes clients throw
+/// away what they had not read yet, and then how much they saw is a matter of luck.
+const BEFORE_RESET: Duration = Duration::from_millis(40);
 
 impl Flow {
     /// A request's body on its way to the upstream.
@@ -175,8 +183,12 @@ impl Flow {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
-            match self.state {
+            match &mut self.state {
                 State::Moving => {}
+                State::Breaking(moment) => {
+                    ready!(moment.as_mut().poll(cx));
+                    return self.break_now();
+                }
                 State::Trailers => {
                     self.state = State::Done;
                     return Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
@@ -286,26 +298,34 @@ impl Flow {
             }
             Role::Response => {
                 self.finish(ExchangeEnd { side, how });
-                if how == How::Clean { None } else { self.break_off(how) }
+                if how != How::Clean {
+                    self.break_off(how);
+                }
+                None
             }
         }
     }
 
     /// Ends the client's connection, or its stream.
-    fn break_off(&mut self, how: How) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.state = State::Silent;
+    fn break_off(&mut self, how: How) {
+        if how == How::Rst {
+            self.state = State::Breaking(Box::pin(tokio::time::sleep(BEFORE_RESET)));
+        } else {
+            self.ongoing().control.fin_after_flush();
+            self.state = State::Silent;
+        }
+    }
+
+    fn break_now(&mut self) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let ongoing = self.ongoing();
-        if how == How::Rst && ongoing.http2 {
+        if ongoing.http2 {
             let reason = ongoing.reset_reason().unwrap_or(h2::Reason::INTERNAL_ERROR);
             self.state = State::Done;
-            return Some(Some(Err(BodyError::Reset(reason.into()))));
+            return Poll::Ready(Some(Err(BodyError::Reset(reason.into()))));
         }
-        if how == How::Rst {
-            ongoing.control.reset();
-        } else {
-            ongoing.control.fin_after_flush();
-        }
-        None
+        ongoing.control.reset();
+        self.state = State::Silent;
+        Poll::Pending
     }
 
     fn finish(&mut self, end: ExchangeEnd) {
@@ -323,7 +343,7 @@ impl HttpBody for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut *self {
-            Self::Empty => Poll::Ready(None),
+            Self::Empty | Self::NotModified(_) => Poll::Ready(None),
             Self::Full(bytes) => {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
@@ -336,10 +356,12 @@ impl HttpBody for Body {
         match self {
             Self::Empty => true,
             Self::Full(bytes) => bytes.is_empty(),
+            // Else hyper would not tell the length.
+            Self::NotModified(_) => false,
             Self::Flow(flow) => match flow.state {
                 State::Moving => flow.is_over(),
                 State::Done => true,
-                State::Trailers | State::Silent => false,
+                State::Trailers | State::Breaking(_) | State::Silent => false,
             },
         }
     }
@@ -347,6 +369,7 @@ impl HttpBody for Body {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
+            Self::NotModified(length) => SizeHint::with_exact(*length),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Flow(flow) => flow.length.map_or_else(SizeHint::new, SizeHint::with_exact),
         }

@@ -452,10 +452,17 @@ impl Running {
         }
         head.version = Version::HTTP_11;
         self.ongoing.answered(head.status.as_u16(), matches!(form, BodyForm::Events(_)));
-        Response::from_parts(
-            head,
-            Body::Flow(Box::new(Flow::response(source, governor, decoding, announced))),
-        )
+        // A toxic may have said otherwise.
+        let length = content_length(&head.headers);
+        let announced = announced.filter(|announced| length.is_none_or(|length| length == *announced));
+        let flow = Flow::response(source, governor, decoding, announced);
+        let body = match length {
+            Some(length) if head.status == StatusCode::NOT_MODIFIED && !self.ongoing.http2 => {
+                Body::NotModified(length)
+            }
+            _ => Body::Flow(Box::new(flow)),
+        };
+        Response::from_parts(head, body)
     }
 
     /// Names the toxics that apply, the ones on the connection's bytes too.

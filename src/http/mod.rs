@@ -6,6 +6,7 @@ mod dial;
 mod exchange;
 mod facts;
 mod forward;
+pub(crate) mod fuzzing;
 mod governor;
 mod headers;
 mod ongoing;

@@ -63,7 +63,7 @@ pub(crate) enum Sniffed {
 
 impl Sniffed {
     /// Decides by the first bytes; `None` if they are too few.
-    fn by(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn by(bytes: &[u8]) -> Option<Self> {
         const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         let longest_method = 16;
         match bytes {
@@ -74,7 +74,9 @@ impl Sniffed {
             _ if PREFACE.starts_with(bytes) && bytes.len() < PREFACE.len() => None,
             _ if bytes.starts_with(PREFACE) => Some(Self::Http2),
             _ => match bytes.iter().position(|byte| !byte.is_ascii_uppercase()) {
-                Some(at) if at > 0 && bytes.get(at) == Some(&b' ') => Some(Self::Http1),
+                Some(at) if (1..longest_method).contains(&at) && bytes.get(at) == Some(&b' ') => {
+                    Some(Self::Http1)
+                }
                 None if bytes.len() < longest_method => None,
                 _ => Some(Self::Other),
             },

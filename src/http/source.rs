@@ -63,9 +63,14 @@ impl Broken {
 }
 
 impl Source {
-    pub(crate) fn http1(incoming: Incoming, kept: Option<(Box<Http1>, SharedPool, Key)>) -> Self {
+    /// A connection that is `switching` protocols never goes back to the pool.
+    pub(crate) fn http1(
+        incoming: Incoming,
+        kept: Option<(Box<Http1>, SharedPool, Key)>,
+        switching: bool,
+    ) -> Self {
         let mut source = Http1Source { incoming, kept };
-        if source.incoming.is_end_stream() {
+        if source.incoming.is_end_stream() && !switching {
             source.give_back();
         }
         Self::Http1(Box::new(source))

@@ -27,10 +27,10 @@ use crate::{
 };
 
 /// A CONNECT request.
-struct Connect {
+pub(super) struct Connect {
     /// Without brackets.
-    host: String,
-    port: u16,
+    pub(super) host: String,
+    pub(super) port: u16,
     headers: HeaderMap,
     http10: bool,
 }
@@ -126,7 +126,11 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
     }
 }
 
-fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
+/// Reads a CONNECT request's head.
+///
+/// # Errors
+/// What the client is told.
+pub(super) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
     let bad = |text: String| Some(Trouble::new(StatusCode::BAD_REQUEST, "bad_connect", text));
     let mut slots = vec![httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut slots);

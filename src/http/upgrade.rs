@@ -22,7 +22,7 @@ pub(crate) fn switch(
 ) -> Response<Body> {
     let (head, source) = response.into_parts();
     let Source::Http1(source) = source else { return not_possible(ongoing) };
-    let Some((connection, ..)) = source.kept else { return not_possible(ongoing) };
+    let connection = source.kept.map(|(connection, ..)| connection);
     let mut answer = Response::new(Body::Empty);
     *answer.status_mut() = head.status;
     let hop = Hop { request: false, http2: false, upgrade: true };

@@ -269,7 +269,8 @@ impl Upstreams {
         match outcome {
             Ok((response, driving)) => {
                 let kept = driving.then(|| (connection, Arc::clone(&self.pool), key.clone()));
-                Ok(response.map(|incoming| Source::http1(incoming, kept)))
+                let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+                Ok(response.map(|incoming| Source::http1(incoming, kept, switching)))
             }
             Err(mut failed) => Err(Failure {
                 unsent: failed.take_message().map(|request| Box::new(request.into_body())),
@@ -298,16 +299,15 @@ impl Failure {
     }
 }
 
-/// Both halves of an upgraded connection: what the upstream becomes after its `101`.
+/// What an upstream's connection becomes after its `101`; `connection` is what still drives it, if anything has to.
 pub(crate) async fn upgraded(
     response: &mut Response<Incoming>,
-    mut connection: Box<Http1>,
+    mut connection: Option<Box<Http1>>,
 ) -> Result<hyper::upgrade::Upgraded, hyper::Error> {
     let mut upgrade = pin!(hyper::upgrade::on(response));
-    let mut driving = true;
     poll_fn(|cx| {
-        if driving && connection.driver.as_mut().poll(cx).is_ready() {
-            driving = false;
+        if connection.as_mut().is_some_and(|connection| connection.drive(cx).is_ready()) {
+            connection = None;
         }
         upgrade.as_mut().poll(cx)
     })

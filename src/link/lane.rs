@@ -1,5 +1,8 @@
 //! One direction of one stream: the toxics on it, the clock that they see, and the timer that wakes it.
-use std::task::{Context, Poll, ready};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    task::{Context, Poll, ready},
+};
 
 use aconite_toxics::{Moment, Pipeline, Step};
 use bytes::Bytes;
@@ -16,12 +19,54 @@ pub struct Lane<G> {
     governor: G,
     timer: Timer,
     opened: Instant,
+    held: Held,
+}
+
+/// What one lane holds, counted among what all of them do.
+#[derive(Default)]
+struct Held(usize);
+
+/// What all lanes of the process hold, in bytes.
+static ALL_HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// A lane takes no more in beyond its share once all lanes together hold this much, so that a delay on many
+/// connections does not become memory. One alone may hold the 32 MiB that its toxics allow.
+const MOST_HELD: usize = 64 * 1024 * 1024;
+
+/// What any lane may hold, however much others do.
+const SHARE: usize = 256 * 1024;
+
+impl Held {
+    fn set(&mut self, bytes: usize) {
+        if bytes > self.0 {
+            ALL_HELD.fetch_add(bytes - self.0, Relaxed);
+        } else if bytes < self.0 {
+            ALL_HELD.fetch_sub(self.0 - bytes, Relaxed);
+        }
+        self.0 = bytes;
+    }
+
+    fn may_grow(&self) -> bool {
+        self.0 < SHARE || ALL_HELD.load(Relaxed) < MOST_HELD
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
 }
 
 impl<G: Governor> Lane<G> {
     /// A lane with the toxics that the governor wants now. Moments count from `opened`.
     pub fn new(opened: Instant, governor: G) -> Self {
-        let mut lane = Self { pipeline: Pipeline::default(), governor, timer: Timer::default(), opened };
+        let mut lane = Self {
+            pipeline: Pipeline::default(),
+            governor,
+            timer: Timer::default(),
+            opened,
+            held: Held::default(),
+        };
         lane.follow();
         lane
     }
@@ -50,7 +95,7 @@ impl<G: Governor> Lane<G> {
 
     /// Whether the sender may go on; what is pushed all the same is kept.
     pub fn has_room(&self) -> bool {
-        self.pipeline.has_room()
+        self.pipeline.has_room() && self.held.may_grow()
     }
 
     /// Whether nothing is inside.
@@ -67,6 +112,7 @@ impl<G: Governor> Lane<G> {
     pub fn push(&mut self, step: Step<Bytes>) {
         let now = self.now();
         self.pipeline.push(now, step);
+        self.held.set(self.pipeline.weight());
     }
 
     /// Gives the next step that is due; pending until then, and for ever if nothing waits for a moment.
@@ -76,6 +122,7 @@ impl<G: Governor> Lane<G> {
             let due = self.pipeline.poll(now);
             self.tell();
             if let Some(step) = due {
+                self.held.set(self.pipeline.weight());
                 return Poll::Ready(step);
             }
             ready!(self.poll_wakeup(cx, self.pipeline.next_wakeup()));
@@ -123,28 +170,24 @@ impl<G: Governor> Lane<G> {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, time::Duration};
+    use std::future::poll_fn;
 
     use aconite_toxics::NEVER;
 
     use super::{
-        super::testing::{Fault, Plan},
+        super::testing::{Fault, Plan, guarded, ms},
         *,
     };
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
 
     fn item(text: &'static str) -> Step<Bytes> {
         Step::Item(Bytes::from_static(text.as_bytes()))
     }
 
     async fn next<G: Governor>(lane: &mut Lane<G>) -> Step<Bytes> {
-        poll_fn(|cx| {
+        guarded(poll_fn(|cx| {
             lane.poll_changes(cx);
             lane.poll_next(cx)
-        })
+        }))
         .await
     }
 
@@ -189,7 +232,7 @@ mod tests {
             lane.push(item("a"));
             lane.push(item("b"));
             assert_eq!(next(&mut lane).await, item("a"));
-            assert_eq!(poll_fn(|cx| lane.poll_break(cx)).await, Step::Reset);
+            assert_eq!(guarded(poll_fn(|cx| lane.poll_break(cx))).await, Step::Reset);
             assert_eq!(start.elapsed(), ms(700));
             assert_eq!(next(&mut lane).await, item("b"));
             assert_eq!(next(&mut lane).await, Step::Reset);

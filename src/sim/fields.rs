@@ -19,10 +19,12 @@ pub(super) enum Problem {
         got: Kind,
     },
     TooSmall {
+        kind: Kind,
         least: u64,
         got: f64,
     },
     TooLarge {
+        kind: Kind,
         most: u64,
         got: f64,
     },
@@ -157,21 +159,21 @@ impl<'a> Fields<'a> {
         let number = self.read(name, Kind::Integer, |value| {
             value.as_i64().map(i128::from).or_else(|| value.as_u64().map(i128::from))
         })?;
-        number.map(|number| self.within(name, number as f64, least, most)).transpose()?;
+        number.map(|number| self.within(name, Kind::Integer, number as f64, least, most)).transpose()?;
         Ok(number.and_then(|number| u64::try_from(number).ok()))
     }
 
     /// A number between `least` and `most`, with or without a fraction.
     pub(super) fn number(&self, name: &str, least: u64, most: u64) -> Result<Option<f64>, FieldError> {
         let number = self.read(name, Kind::Number, Value::as_f64)?;
-        number.map(|number| self.within(name, number, least, most)).transpose()
+        number.map(|number| self.within(name, Kind::Number, number, least, most)).transpose()
     }
 
-    fn within(&self, name: &str, got: f64, least: u64, most: u64) -> Result<f64, FieldError> {
+    fn within(&self, name: &str, kind: Kind, got: f64, least: u64, most: u64) -> Result<f64, FieldError> {
         if got < least as f64 {
-            Err(self.error(name, Problem::TooSmall { least, got }))
+            Err(self.error(name, Problem::TooSmall { kind, least, got }))
         } else if got > most as f64 {
-            Err(self.error(name, Problem::TooLarge { most, got }))
+            Err(self.error(name, Problem::TooLarge { kind, most, got }))
         } else {
             Ok(got)
         }

@@ -97,18 +97,12 @@ impl From<FieldError> for Refusal {
                     "invalid_type",
                 )
             }
-            Problem::TooSmall { least, got } => (
-                format!(
-                    "Invalid '{path}': value below minimum. Expected a value >= {least}, but got {got} instead."
-                ),
-                "integer_below_min_value",
-            ),
-            Problem::TooLarge { most, got } => (
-                format!(
-                    "Invalid '{path}': value above maximum. Expected a value <= {most}, but got {got} instead."
-                ),
-                "integer_above_max_value",
-            ),
+            Problem::TooSmall { kind, least, got } => {
+                out_of_range(&path, kind, "below minimum", ">=", least, got)
+            }
+            Problem::TooLarge { kind, most, got } => {
+                out_of_range(&path, kind, "above maximum", "<=", most, got)
+            }
             Problem::Empty => (
                 format!(
                     "Invalid '{path}': empty array. Expected an array with minimum length 1, but got an empty array instead."
@@ -130,6 +124,26 @@ impl From<FieldError> for Refusal {
         };
         Self::bad(message, Some(&path), Some(code))
     }
+}
+
+fn out_of_range(
+    path: &str,
+    kind: Kind,
+    how: &str,
+    sign: &str,
+    bound: u64,
+    got: f64,
+) -> (String, &'static str) {
+    let (number, code) = match (kind, sign) {
+        (Kind::Integer, ">=") => ("integer", "integer_below_min_value"),
+        (Kind::Integer, _) => ("integer", "integer_above_max_value"),
+        (_, ">=") => ("decimal", "decimal_below_min_value"),
+        (_, _) => ("decimal", "decimal_above_max_value"),
+    };
+    let message = format!(
+        "Invalid '{path}': {number} {how} value. Expected a value {sign} {bound}, but got {got} instead."
+    );
+    (message, code)
 }
 
 fn noun(kind: Kind) -> &'static str {

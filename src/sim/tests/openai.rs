@@ -308,6 +308,28 @@ async fn errors_have_openais_shape() {
         ),
         (
             "POST",
+            CHAT,
+            r#"{"model":"m","messages":[{"role":"user","content":"x"}],"temperature":2.5}"#,
+            400,
+            bad(
+                "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 2.5 instead.",
+                json!("temperature"),
+                json!("decimal_above_max_value"),
+            ),
+        ),
+        (
+            "POST",
+            CHAT,
+            r#"{"model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":0}"#,
+            400,
+            bad(
+                "Invalid 'max_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead.",
+                json!("max_tokens"),
+                json!("integer_below_min_value"),
+            ),
+        ),
+        (
+            "POST",
             RESPONSES,
             r#"{"model":"m"}"#,
             400,

@@ -118,3 +118,12 @@ async fn a_body_too_large_is_refused_in_the_providers_words() {
         assert_eq!(json_of(response).await.pointer(pointer).unwrap(), kind);
     }
 }
+
+#[test]
+fn answers_may_cross_threads() {
+    fn crosses<T: Send>(_: &T) {}
+    fn shared<T: Send + Sync + Unpin>() {}
+    shared::<SimBody>();
+    let openai = Simulator::new("sim://openai").unwrap();
+    crosses(&openai.handle(Request::new(Full::new(Bytes::new()))));
+}

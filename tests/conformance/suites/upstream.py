@@ -242,13 +242,16 @@ def check_head(route, version):
 
 
 def check_empty(route, version, status):
-    # Twice on one connection: a body that is wrongly awaited or made up shows in the second answer.
-    body, headers = route.curl(f"/status/{status}", version, f"{route.base}/status/{status}", "-o", "-")
+    # Twice on one connection: a body that is wrongly awaited or made up shows in the second answer. Not over HTTP/2,
+    # where curl 7.88 itself fails on the second request after an answer without a body, whatever the server.
+    again = [f"{route.base}/status/{status}", "-o", "-"] if version == "h1" else []
+    times = 1 + bool(again)
+    body, headers = route.curl(f"/status/{status}", version, *again)
     statuses = [line.split()[1] for line in headers.splitlines() if line.startswith("HTTP/")]
-    equal(statuses[-2:], [str(status)] * 2, "statuses")
+    equal(statuses[-times:], [str(status)] * times, "statuses")
     equal(body, b"", "body")
     cookies = [line for line in headers.lower().splitlines() if line.startswith("set-cookie:")]
-    equal(cookies, ["set-cookie: a=1", "set-cookie: b=2"] * 2, "cookies")
+    equal(cookies, ["set-cookie: a=1", "set-cookie: b=2"] * times, "cookies")
 
 
 def check_target(route, version):
@@ -269,7 +272,9 @@ def check_expect(route):
     body, headers = route.curl(
         "/upload", "h1", "-H", "expect: 100-continue", "--expect100-timeout", "30", "--data-binary", "@-", input=payload
     )
-    ensure(headers.startswith("HTTP/1.1 100 "), f"no 100 before the answer: {headers}")
+    # The answer to CONNECT may come before all.
+    heads = [line.split()[1] for line in headers.splitlines() if line.startswith("HTTP/")]
+    equal(heads[-2:], ["100", "200"], "statuses")
     answer = json.loads(body)
     equal(answer["bytes"], 300_000, "bytes that arrived")
     if answer["version"] == "1.1":

@@ -107,6 +107,7 @@ public final class Sdk {
             connection.setDoOutput(true);
             connection.setRequestProperty("content-type", "application/json");
             connection.setRequestProperty("authorization", "Bearer " + System.getenv("OPENAI_API_KEY"));
+            connection.setRequestProperty("anthropic-version", "2023-06-01");
             connection.getOutputStream().write(body);
             seen.status = connection.getResponseCode();
             seen.proto = "HTTP/1.1";
@@ -116,6 +117,7 @@ public final class Sdk {
                 .timeout(Duration.ofMillis(timeout))
                 .header("content-type", "application/json")
                 .header("authorization", "Bearer " + System.getenv("OPENAI_API_KEY"))
+                .header("anthropic-version", "2023-06-01")
                 .POST(HttpRequest.BodyPublishers.ofByteArray(body))
                 .build();
             HttpResponse<InputStream> response = CLIENTS.get(client).send(request, HttpResponse.BodyHandlers.ofInputStream());
