@@ -270,6 +270,8 @@ def check_curl(environment, version, seconds, code, events):
             "--http2" if version == 2 else "--http1.1",
             "-H",
             "content-type: application/json",
+            "-H",
+            f"authorization: Bearer {environment['OPENAI_API_KEY']}",
             "-d",
             json.dumps(body),
             "https://api.openai.com/v1/chat/completions",
