@@ -18,8 +18,7 @@ use tokio::{
 use crate::support::{Caller, End, GUARD, Heard, Origin, Proxied, acceptor, hear, hear_until};
 
 const CHAT: &str = "/v1/chat/completions";
-const HEAD: &str =
-    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const END: &str = "0\r\n\r\n";
 const QUIET: Duration = Duration::from_millis(300);
 
@@ -86,7 +85,12 @@ async fn sse_04_05_08_09_10_11_13_16_34_and_35_framing_passes_as_it_came_and_is_
         ("SSE-11, comment and blank line", format!("id: 1\n{}: ping\n\n{}", delta("a"), delta("b")), 2, 0),
         ("SSE-13, empty data", format!("{}data:\n\n{}", delta("a"), delta("b")), 3, 0),
         ("SSE-16, U+2028", delta("a\u{2028}b\u{85}"), 1, 0),
-        ("SSE-34, comments in the block", ": x-cost=0.0001\n: x-tokens=37\ndata: [DONE]\n\n:\n\n".into(), 1, 0),
+        (
+            "SSE-34, comments in the block",
+            ": x-cost=0.0001\n: x-tokens=37\ndata: [DONE]\n\n:\n\n".into(),
+            1,
+            0,
+        ),
         ("SSE-35, ids", "id: 7\ndata: a\n\nid\ndata: b\n\nevent: x\nid: 9\n\n".into(), 2, 0),
     ];
     for (case, body, events, tail) in rows {
@@ -139,7 +143,8 @@ async fn sse_05_before_the_blank_line_is_not_before_the_event() {
 #[tokio::test]
 async fn sse_10_13_and_34_toxics_on_events_leave_what_is_none_alone() {
     let comment = ": OPENROUTER PROCESSING\n\n";
-    let set = json!({"type": "edit", "attributes": {"ops": [{"path": "$.choices[0].delta.content", "set": "!"}]}});
+    let set =
+        json!({"type": "edit", "attributes": {"ops": [{"path": "$.choices[0].delta.content", "set": "!"}]}});
     let rows = [
         (
             "SSE-10: a comment is not the event after which to cut",
@@ -370,4 +375,221 @@ async fn sse_22_an_event_is_dropped_out_of_a_compressed_stream() {
     let heard = proxied.raw(ask(CHAT, "Accept-Encoding: br\r\n")).await;
     assert_eq!(heard.header("content-encoding"), Vec::<String>::new());
     assert_eq!(String::from_utf8_lossy(&heard.body()), format!("{}{}", events[0], events[2]));
+}
+
+#[tokio::test]
+async fn sse_24_ndjson_is_handled_line_by_line() {
+    let line = |text: &str| format!("{{\"message\":{{\"content\":\"{text}\"}},\"done\":false}}\n");
+    let (first, second) = (line("你"), line("好"));
+    let both = format!("{first}{second}");
+    let (left, right) = both.as_bytes().split_at(12);
+    for (case, pieces) in
+        [("one chunk", vec![both.as_bytes()]), ("a line over two chunks", vec![left, right])]
+    {
+        let answer =
+            String::from_utf8(HEAD.into()).unwrap().replace("text/event-stream", "application/x-ndjson");
+        let chunks: Vec<u8> = pieces.iter().flat_map(chunk).collect();
+        let origin = Origin::answering([answer.as_bytes(), &chunks, END.as_bytes()].concat()).await;
+        let proxied = Proxied::http(&origin).await;
+        let heard = proxied.raw(ask("/api/chat", "")).await;
+        assert_eq!(String::from_utf8_lossy(&heard.body()), both, "{case}");
+        assert_eq!(proxied.journal().await[0].events, 2, "{case}");
+        proxied.add(json!({"type": "drop", "attributes": {"at": {"events": 1}, "which": "any"}})).await;
+        let heard = proxied.raw(ask("/api/chat", "")).await;
+        assert_eq!(String::from_utf8_lossy(&heard.body()), first, "{case}");
+    }
+}
+
+#[tokio::test]
+async fn sse_25_a_page_in_place_of_a_stream_passes() {
+    let page = "<html>502 Bad Gateway</html>";
+    let answer =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: {}\r\n\r\n{page}", page.len());
+    let origin = Origin::answering(answer).await;
+    let proxied = Proxied::http(&origin).await;
+    for toxic in [false, true] {
+        if toxic {
+            proxied.add(idle_edit()).await;
+        }
+        let heard = proxied.raw(ask(CHAT, "")).await;
+        assert_eq!((heard.status(), heard.body()), (200, page.into()), "{toxic}");
+        assert_eq!(heard.header("content-type"), ["text/html"], "{toxic}");
+        assert_eq!(heard.header("content-length"), [page.len().to_string()], "{toxic}");
+    }
+}
+
+#[tokio::test]
+async fn sse_26_an_error_in_the_stream_has_the_providers_shape() {
+    let frame = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
+    let origin = Origin::answering(streamed(&[frame])).await;
+    let heard = Proxied::http(&origin).await.raw(ask("/v1/messages", "")).await;
+    assert_eq!((heard.status(), String::from_utf8_lossy(&heard.body()).as_ref()), (200, frame));
+    let toxic = json!({"type": "stream_error", "attributes": {"at": {"events": 1}, "cause": "overloaded"}});
+    for (path, shape) in [
+        ("/v1/messages", "event: error\ndata: {\"type\":\"error\",\"error\":{"),
+        (CHAT, "data: {\"error\":{"),
+    ] {
+        let first = delta("a");
+        let (heard, _) = struck(path, &format!("{first}{}", delta("b")), toxic.clone()).await;
+        let body = String::from_utf8(heard.body()).unwrap();
+        let error = body.strip_prefix(&first).unwrap_or_else(|| panic!("{path}: {body}"));
+        assert!(error.starts_with(shape) && error.ends_with("\n\n"), "{path}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn sse_27_an_upstream_that_breaks_off_is_not_made_a_success() {
+    for path in [CHAT, "/v1/responses", "/v1/messages"] {
+        let go = Arc::new(Semaphore::new(0));
+        let permits = Arc::clone(&go);
+        let deltas = [delta("1"), delta("2"), delta("3")].concat();
+        let said = [HEAD.as_bytes(), &chunk(&deltas)].concat();
+        let origin = Origin::running(move |mut caller| {
+            let (said, permits) = (said.clone(), Arc::clone(&permits));
+            async move {
+                caller.request().await;
+                caller.say(said).await;
+                permits.acquire().await.unwrap().forget();
+                caller.reset();
+            }
+        })
+        .await;
+        let proxied = Proxied::http(&origin).await;
+        let mut client = proxied.connect().await;
+        client.write_all(ask(path, "").as_bytes()).await.unwrap();
+        hear_until(&mut client, chunk(&deltas)).await;
+        go.add_permits(1);
+        let heard = hear(&mut client, GUARD).await;
+        assert_eq!((heard.text().as_str(), heard.end), ("", End::Reset), "{path}");
+        let exchange = proxied.journal().await.remove(0);
+        assert_eq!(ending(&exchange), (json!("upstream"), json!("rst")), "{path}");
+        assert_eq!(exchange.events, 3, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn sse_29_a_cut_adds_no_connection_close_and_the_upstreams_own_is_not_copied() {
+    let answer = String::from_utf8(streamed(&[delta("a"), delta("b")])).unwrap();
+    let closing = answer.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
+    for (how, end) in [("fin", End::Closed), ("rst", End::Reset)] {
+        for answer in [answer.clone(), closing.clone()] {
+            let origin = Origin::answering_once(answer).await;
+            let proxied = Proxied::http(&origin).await;
+            proxied.add(json!({"type": "cut", "attributes": {"at": {"events": 1}, "how": how}})).await;
+            let heard = proxied.raw(ask(CHAT, "")).await;
+            assert_eq!(heard.header("connection"), Vec::<String>::new(), "{how}: {}", heard.head());
+            assert_eq!((heard.body(), heard.end), (delta("a").into_bytes(), end), "{how}");
+            assert!(!heard.bytes.ends_with(END.as_bytes()), "{how}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn sse_30_a_clean_cut_inside_an_event_is_not_an_abrupt_one() {
+    let body = delta("世界");
+    let at = body.find('世').unwrap() + 2;
+    for (how, end) in [("clean", End::Silence), ("fin", End::Closed)] {
+        let toxic = json!({"type": "cut", "attributes": {"at": {"bytes": at}, "how": how}});
+        let (heard, _) = struck(CHAT, &body, toxic).await;
+        assert_eq!((heard.body().as_slice(), heard.end), (&body.as_bytes()[..at], end), "{how}");
+        assert_eq!(heard.bytes.ends_with(END.as_bytes()), how == "clean", "{how}");
+    }
+}
+
+#[tokio::test]
+async fn sse_31_comments_pass_while_events_are_held() {
+    for hold in [false, true] {
+        let said =
+            vec![[HEAD.as_bytes(), &chunk(delta("held"))].concat(), chunk(": ping\n"), chunk(": pong\n")];
+        let (origin, go) = on_permit(Arc::new(said)).await;
+        let proxied = Proxied::http(&origin).await;
+        let slow = json!({"first": "1h", "hold_comments": hold});
+        proxied.add(json!({"type": "slow_stream", "attributes": slow})).await;
+        let mut client = proxied.connect().await;
+        client.write_all(ask(CHAT, "").as_bytes()).await.unwrap();
+        go.add_permits(2);
+        if hold {
+            let heard = hear(&mut client, QUIET).await;
+            assert_eq!((heard.body(), heard.end), (vec![], End::Silence));
+        } else {
+            let first = hear_until(&mut client, ": ping\n\r\n").await;
+            assert!(!String::from_utf8_lossy(&first).contains("held"));
+            go.add_permits(1);
+            hear_until(&mut client, ": pong\n\r\n").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn sse_32_silence_ends_no_stream() {
+    let said = vec![[HEAD.as_bytes(), &chunk(delta("a"))].concat(), [chunk(delta("b")), END.into()].concat()];
+    let (origin, go) = on_permit(Arc::new(said)).await;
+    let limits =
+        json!({"upstream": origin.url(), "header_timeout": 200, "idle_timeout": 200, "connect_timeout": 200});
+    let proxied = Proxied::with(limits).await;
+    let mut client = proxied.connect().await;
+    client.write_all(ask(CHAT, "").as_bytes()).await.unwrap();
+    go.add_permits(1);
+    let heard = hear(&mut client, Duration::from_secs(1)).await;
+    assert_eq!((heard.body(), heard.end), (delta("a").into_bytes(), End::Silence));
+    go.add_permits(1);
+    hear_until(&mut client, END).await;
+}
+
+#[tokio::test]
+async fn sse_33_headers_for_proxies_pass() {
+    let answer = String::from_utf8(streamed(&[delta("a")])).unwrap();
+    let more = "\r\nx-accel-buffering: no\r\ncache-control: no-cache, no-transform\r\n\r\n";
+    let origin = Origin::answering(answer.replacen("\r\n\r\n", more, 1)).await;
+    let heard = Proxied::http(&origin).await.raw(ask(CHAT, "")).await;
+    assert_eq!(heard.header("x-accel-buffering"), ["no"]);
+    assert_eq!(heard.header("cache-control"), ["no-cache, no-transform"]);
+}
+
+#[tokio::test]
+async fn sse_35_last_event_id_passes_after_a_cut() {
+    let origin = Origin::answering(streamed(&["id: 7\ndata: a\n\n", "id: 8\ndata: b\n\n"])).await;
+    let proxied = Proxied::http(&origin).await;
+    proxied
+        .add(
+            json!({"type": "cut", "budget": {"times": 1}, "attributes": {"at": {"events": 1}, "how": "rst"}}),
+        )
+        .await;
+    let cut = proxied.raw(ask(CHAT, "")).await;
+    assert_eq!((cut.body(), cut.end), (b"id: 7\ndata: a\n\n".to_vec(), End::Reset));
+    let again = proxied.raw(ask(CHAT, "Last-Event-ID: 7\r\n")).await;
+    assert_eq!(again.body(), b"id: 7\ndata: a\n\nid: 8\ndata: b\n\n");
+    assert!(origin.received().contains("\r\nLast-Event-ID: 7\r\n"), "{}", origin.received());
+}
+
+#[tokio::test]
+async fn sse_36_each_framing_ends_as_it_came() {
+    let body = delta("a");
+    let head =
+        |more: String| format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{more}\r\n{body}");
+    let length = |length: usize| head(format!("content-length: {length}\r\n"));
+    // Exact.
+    let origin = Origin::answering(length(body.len())).await;
+    let proxied = Proxied::http(&origin).await;
+    let heard = proxied.raw(ask(CHAT, "")).await;
+    assert_eq!(
+        (heard.header("content-length"), heard.body()),
+        (vec![body.len().to_string()], body.clone().into())
+    );
+    // Exact, and changed on the way.
+    let set = json!({"ops": [{"path": "$.choices[0].delta.content", "set": "longer"}]});
+    proxied.add(json!({"type": "edit", "attributes": set})).await;
+    let heard = proxied.raw(ask(CHAT, "")).await;
+    assert_eq!((heard.header("content-length"), heard.body()), (vec![], delta("longer").into()));
+    assert!(heard.bytes.ends_with(END.as_bytes()), "{}", heard.text());
+    // Short.
+    let origin = Origin::answering_once(length(body.len() + 50)).await;
+    let heard = Proxied::http(&origin).await.raw_patiently(ask(CHAT, "")).await;
+    assert_eq!(heard.header("content-length"), [(body.len() + 50).to_string()]);
+    assert_eq!((heard.body(), heard.end), (body.clone().into(), End::Closed));
+    // Until the end of the connection.
+    let origin = Origin::answering_once(head(String::new())).await;
+    let heard = Proxied::http(&origin).await.raw(ask(CHAT, "")).await;
+    assert_eq!(heard.body(), body.as_bytes());
+    assert!(heard.bytes.ends_with(END.as_bytes()), "{}", heard.text());
 }

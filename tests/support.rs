@@ -227,7 +227,8 @@ impl Proxied {
 /// The server's side of TLS, with a certificate for `localhost` that nobody trusts.
 pub(crate) fn acceptor() -> TlsAcceptor {
     let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
     let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
     let config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
