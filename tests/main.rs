@@ -14,5 +14,9 @@ mod corpora;
 mod generated;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
+// Real bug reports about JSON bodies and non-ASCII text.
+mod json_cases;
+// Real bug reports about streams of events.
+mod sse_cases;
 // Origins, raw clients, running proxies.
 mod support;
