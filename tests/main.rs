@@ -14,3 +14,9 @@ mod generated;
 mod http_cases;
 // Origins, raw clients, running proxies.
 mod support;
+// Real bug reports about Toxiproxy.
+mod tox_cases;
+// Real bug reports about forward proxies and TLS.
+mod forward_cases;
+// Origins and clients with TLS.
+mod tls_support;
