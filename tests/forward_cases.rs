@@ -126,24 +126,21 @@ async fn prx_05_credentials_for_the_proxy_go_no_further() {
     const REFUSAL: &str = "HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: Basic realm=\"origin\"\r\ncontent-length: 6\r\n\r\norigin";
     let origin = Origin::answering(REFUSAL).await;
     let secret = STANDARD.encode("user:word");
-    let proxied = forward(
-        json!({"map": {"api.test": origin.url()}, "credentials": "user:word", "capture": true}),
-    )
-    .await;
+    let proxied =
+        forward(json!({"map": {"api.test": origin.url()}, "credentials": "user:word", "capture": true}))
+            .await;
     let credentials = format!("Proxy-Authorization: Basic {secret}\r\n");
     let mut client = proxied.connect().await;
     let head = connect(&mut client, "api.test:443", &credentials).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     let connector = trusting(from_pem(proxied.aconite.ca_pem()), &[]);
     let mut client = connector.connect(name("api.test"), client).await.unwrap();
-    let request =
-        format!("GET /x HTTP/1.1\r\nHost: api.test\r\n{credentials}Connection: close\r\n\r\n");
+    let request = format!("GET /x HTTP/1.1\r\nHost: api.test\r\n{credentials}Connection: close\r\n\r\n");
     let answer = ask(&mut client, &request).await;
     assert!(answer.starts_with("HTTP/1.1 407") && answer.ends_with("origin"), "{answer}");
     assert!(answer.contains("realm=\"origin\""), "{answer}");
-    let request = format!(
-        "GET http://api.test/y HTTP/1.1\r\nHost: api.test\r\n{credentials}Connection: close\r\n\r\n"
-    );
+    let request =
+        format!("GET http://api.test/y HTTP/1.1\r\nHost: api.test\r\n{credentials}Connection: close\r\n\r\n");
     assert!(proxied.raw(request).await.text().ends_with("origin"));
     let received = origin.received();
     assert!(received.contains("GET /x") && received.contains("GET /y"), "{received}");
@@ -362,7 +359,8 @@ async fn tls_09_each_route_presents_its_own_certificate() {
     let mut builder = Aconite::builder();
     for (name, client) in [("one", &one), ("two", &two)] {
         let tls = json!({"ca": server.cert_file(), "client_cert": client.cert_file(), "client_key": client.key_file()});
-        let spec = json!({"name": name, "listen": "127.0.0.1:0", "upstream": origin.url(), "upstream_tls": tls});
+        let spec =
+            json!({"name": name, "listen": "127.0.0.1:0", "upstream": origin.url(), "upstream_tls": tls});
         builder = builder.proxy(serde_json::from_value(spec).unwrap());
     }
     let aconite = builder.start().await.unwrap();

@@ -20,3 +20,5 @@ mod tox_cases;
 mod forward_cases;
 // Origins and clients with TLS.
 mod tls_support;
+// Real bug reports about HTTP/2 and gRPC.
+mod h2_cases;

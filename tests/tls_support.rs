@@ -110,8 +110,8 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn host(&self) -> &str {
-        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.filter(|(name, _)| name.eq_ignore_ascii_case("host")).map(|(_, value)| value).next().unwrap_or("")
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields.find(|(name, _)| name.eq_ignore_ascii_case("host")).map_or("", |(_, value)| value)
     }
 }
 
@@ -165,7 +165,8 @@ async fn answer_once(
     let Ok(mut stream) = acceptor.accept(stream).await else { return };
     let session = stream.get_ref().1;
     let server_name = session.server_name().map(str::to_owned);
-    let client = session.peer_certificates().and_then(|chain| chain.first()).map(|one| one.clone().into_owned());
+    let client =
+        session.peer_certificates().and_then(|chain| chain.first()).map(|one| one.clone().into_owned());
     let Some(head) = read_head(&mut stream).await else { return };
     let asked = Asked { server_name, client, head };
     let answer = answer(&asked);

@@ -79,7 +79,11 @@ async fn call(aconite: &Aconite, method: &str, path: &str, body: &str) -> (u16, 
 /// The calls that touch a proxy's connections or its toxics; each must be prompt.
 async fn every_call(proxied: &Proxied) {
     for (method, path, body) in [
-        ("POST", "/proxies/p/toxics", r#"{"type": "latency", "name": "probe", "attributes": {"latency": 1}}"#),
+        (
+            "POST",
+            "/proxies/p/toxics",
+            r#"{"type": "latency", "name": "probe", "attributes": {"latency": 1}}"#,
+        ),
         ("POST", "/proxies/p/toxics/probe", r#"{"attributes": {"latency": 2}}"#),
         ("GET", "/proxies", ""),
         ("DELETE", "/proxies/p/toxics/probe", ""),
@@ -268,9 +272,7 @@ async fn tox_09_resets_go_on_until_the_toxic_is_removed_or_its_window_ends() {
     proxied.remove("rst").await;
     round_trip(&mut proxied.connect().await).await;
     let start = Instant::now();
-    proxied
-        .add(json!({"type": "reset_peer", "window": {"for": 700}, "attributes": {"timeout": 10}}))
-        .await;
+    proxied.add(json!({"type": "reset_peer", "window": {"for": 700}, "attributes": {"timeout": 10}})).await;
     let mut client = proxied.connect().await;
     assert_eq!(hear(&mut client, GUARD).await.end, End::Reset);
     assert!(start.elapsed() < ms(700), "the machine is too busy to tell");
@@ -451,8 +453,7 @@ async fn tox_25_a_port_is_free_once_its_proxy_is_deleted() {
         let client = proxied.aconite.client();
         client.delete_proxy(&listening).await.unwrap();
         listening = format!("b{turn}");
-        let spec: ProxySpec =
-            serde_json::from_str(&named(&listening, proxied.address, &new)).unwrap();
+        let spec: ProxySpec = serde_json::from_str(&named(&listening, proxied.address, &new)).unwrap();
         client.create_proxy(&spec).await.unwrap();
         for client in &mut open {
             // What was open belongs to the proxy that is gone.
