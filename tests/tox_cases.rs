@@ -338,7 +338,7 @@ async fn tox_11_a_taken_name_opens_no_port() {
 async fn tox_13_a_proxy_that_is_stuck_blocks_no_other_call() {
     let origin = flood().await;
     let proxied = before(&origin).await;
-    proxied.add(json!({"type": "timeout", "attributes": {"timeout": 0}})).await;
+    proxied.add(json!({"type": "bandwidth", "attributes": {"rate": 0}})).await;
     let mut stuck = Vec::new();
     for _ in 0..100 {
         stuck.push(proxied.connect().await);
@@ -389,14 +389,20 @@ async fn tox_19_loose_input_is_taken_and_out_of_range_input_changes_nothing() {
         add(json!({"type": "latency", "stream": "UPSTREAM", "attributes": {"latency": 5, "zzz": 1}})).await;
     assert_eq!(status, 200, "{body}");
     let made: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((&made["stream"], &made["name"]), (&json!("upstream"), &json!("latency_upstream")));
-    for wrong in [json!("100"), json!(1.5), json!(-5)] {
+    assert_eq!((&made["stream"], &made["name"]), (&json!("upstream"), &json!("latency_UPSTREAM")));
+    for wrong in [json!("100"), json!(1.5)] {
         let (status, body) =
             add(json!({"type": "latency", "name": "bad", "attributes": {"latency": wrong}})).await;
         assert_eq!(status, 400, "{wrong}: {body}");
     }
     let (_, listed) = call(&proxied.aconite, "GET", "/proxies/p/toxics", "").await;
     assert!(!listed.contains("bad"), "{listed}");
+    // Below zero is no delay at all.
+    let (status, body) =
+        add(json!({"type": "latency", "name": "below", "attributes": {"latency": -5}})).await;
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("\"latency\":0"), "{body}");
+    round_trip(&mut proxied.connect().await).await;
     let body = named("a/b", "127.0.0.1:0".parse().unwrap(), &origin);
     let (status, body) = call(&proxied.aconite, "POST", "/proxies", &body).await;
     if status == 201 {
