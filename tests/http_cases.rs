@@ -462,5 +462,20 @@ async fn a_client_that_leaves_ends_the_upstreams_work() {
     let noticed = tokio::time::timeout(Duration::from_secs(2), leaving.recv()).await;
     assert!(noticed.is_ok(), "the upstream was not told");
     let journal = proxied.journal().await;
-    assert_eq!(serde_json::to_value(&journal[0].ending).unwrap()["side"], "client");
+    assert_eq!(serde_json::to_value(journal[0].ending).unwrap()["side"], "client");
+}
+
+#[tokio::test]
+async fn r_s1_the_kill_switch_stops_a_wait_that_is_under_way() {
+    let origin = Origin::answering(OK).await;
+    let proxied = Proxied::http(&origin).await;
+    proxied.add(json!({"name": "slow", "type": "delay", "attributes": {"delay": "1h"}})).await;
+    let client = proxied.aconite.client();
+    let (heard, ()) = tokio::join!(proxied.raw_patiently(get("/")), async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        client.set_chaos(false, &aconite::model::Switch::default()).await.unwrap();
+    });
+    assert_eq!((heard.status(), heard.body()), (200, b"ok".to_vec()));
+    assert_eq!(proxied.raw(get("/")).await.status(), 200);
+    proxied.remove("slow").await;
 }

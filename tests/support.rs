@@ -187,6 +187,13 @@ impl Proxied {
         hear(&mut client, Duration::from_millis(700)).await
     }
 
+    /// The same, however long it takes.
+    pub(crate) async fn raw_patiently(&self, bytes: impl AsRef<[u8]>) -> Heard {
+        let mut client = self.connect().await;
+        client.write_all(bytes.as_ref()).await.unwrap();
+        hear(&mut client, GUARD).await
+    }
+
     pub(crate) async fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
@@ -278,7 +285,6 @@ pub(crate) async fn hear(stream: &mut TcpStream, quiet: Duration) -> Heard {
 }
 
 /// Waits until something holds.
-#[track_caller]
 pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + GUARD;
     while !holds() {

@@ -170,28 +170,24 @@ impl<G: Governor> Lane<G> {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, time::Duration};
+    use std::future::poll_fn;
 
     use aconite_toxics::NEVER;
 
     use super::{
-        super::testing::{Fault, Plan},
+        super::testing::{Fault, Plan, guarded, ms},
         *,
     };
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
 
     fn item(text: &'static str) -> Step<Bytes> {
         Step::Item(Bytes::from_static(text.as_bytes()))
     }
 
     async fn next<G: Governor>(lane: &mut Lane<G>) -> Step<Bytes> {
-        poll_fn(|cx| {
+        guarded(poll_fn(|cx| {
             lane.poll_changes(cx);
             lane.poll_next(cx)
-        })
+        }))
         .await
     }
 
@@ -236,7 +232,7 @@ mod tests {
             lane.push(item("a"));
             lane.push(item("b"));
             assert_eq!(next(&mut lane).await, item("a"));
-            assert_eq!(poll_fn(|cx| lane.poll_break(cx)).await, Step::Reset);
+            assert_eq!(guarded(poll_fn(|cx| lane.poll_break(cx))).await, Step::Reset);
             assert_eq!(start.elapsed(), ms(700));
             assert_eq!(next(&mut lane).await, item("b"));
             assert_eq!(next(&mut lane).await, Step::Reset);
