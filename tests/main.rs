@@ -20,3 +20,11 @@ mod json_cases;
 mod sse_cases;
 // Origins, raw clients, running proxies.
 mod support;
+// Real bug reports about Toxiproxy.
+mod tox_cases;
+// Real bug reports about forward proxies and TLS.
+mod forward_cases;
+// Origins and clients with TLS.
+mod tls_support;
+// Real bug reports about HTTP/2 and gRPC.
+mod h2_cases;
