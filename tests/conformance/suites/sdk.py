@@ -271,11 +271,7 @@ def check_curl(environment, version, seconds, code, events):
             "-H",
             "content-type: application/json",
             "-H",
-<<<<<<< HEAD
-            "authorization: Bearer sk-test",
-=======
             f"authorization: Bearer {environment['OPENAI_API_KEY']}",
->>>>>>> refs/heads/conformance
             "-d",
             json.dumps(body),
             "https://api.openai.com/v1/chat/completions",

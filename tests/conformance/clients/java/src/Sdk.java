@@ -110,13 +110,7 @@ public final class Sdk {
             connection.setConnectTimeout(timeout);
             connection.setReadTimeout(timeout);
             connection.setDoOutput(true);
-<<<<<<< HEAD
-            connection.setRequestProperty("content-type", "application/json");
-            connection.setRequestProperty("authorization", "Bearer " + System.getenv("OPENAI_API_KEY"));
-            connection.setRequestProperty("anthropic-version", "2023-06-01");
-=======
             HEADERS.forEach(connection::setRequestProperty);
->>>>>>> refs/heads/conformance
             connection.getOutputStream().write(body);
             seen.status = connection.getResponseCode();
             seen.proto = "HTTP/1.1";
@@ -124,19 +118,10 @@ public final class Sdk {
         } else {
             HttpRequest.Builder request = HttpRequest.newBuilder(url)
                 .timeout(Duration.ofMillis(timeout))
-<<<<<<< HEAD
-                .header("content-type", "application/json")
-                .header("authorization", "Bearer " + System.getenv("OPENAI_API_KEY"))
-                .header("anthropic-version", "2023-06-01")
-                .POST(HttpRequest.BodyPublishers.ofByteArray(body))
-                .build();
-            HttpResponse<InputStream> response = CLIENTS.get(client).send(request, HttpResponse.BodyHandlers.ofInputStream());
-=======
                 .POST(HttpRequest.BodyPublishers.ofByteArray(body));
             HEADERS.forEach(request::header);
             HttpResponse<InputStream> response =
                 CLIENTS.get(client).send(request.build(), HttpResponse.BodyHandlers.ofInputStream());
->>>>>>> refs/heads/conformance
             seen.status = response.statusCode();
             seen.proto = response.version() == HttpClient.Version.HTTP_2 ? "HTTP/2.0" : "HTTP/1.1";
             input = response.body();
