@@ -268,6 +268,13 @@ async fn sse_17_what_nobody_reads_is_not_hoarded() {
     }
 }
 
+/// The answer, however long it takes.
+async fn patiently(proxied: &Proxied, more: &str) -> Heard {
+    let mut client = proxied.connect().await;
+    client.write_all(ask(CHAT, more).as_bytes()).await.unwrap();
+    hear(&mut client, GUARD).await
+}
+
 #[tokio::test]
 async fn sse_18_every_byte_comes_that_tls_delivered_before_its_end() {
     let event = format!("data: {}\n\n", "x".repeat(1_500_000));
@@ -286,7 +293,7 @@ async fn sse_18_every_byte_comes_that_tls_delivered_before_its_end() {
     let url = format!("https://localhost:{}", origin.address.port());
     let proxied = Proxied::with(json!({"upstream": url, "upstream_tls": {"insecure": true}})).await;
     for round in 0..30 {
-        let heard = proxied.raw_patiently(ask(CHAT, "Connection: close\r\n")).await;
+        let heard = patiently(&proxied, "Connection: close\r\n").await;
         assert_eq!((heard.status(), heard.body().len()), (200, event.len()), "round {round}");
         assert!(heard.bytes.ends_with(END.as_bytes()), "round {round}");
     }
@@ -584,7 +591,7 @@ async fn sse_36_each_framing_ends_as_it_came() {
     assert!(heard.bytes.ends_with(END.as_bytes()), "{}", heard.text());
     // Short.
     let origin = Origin::answering_once(length(body.len() + 50)).await;
-    let heard = Proxied::http(&origin).await.raw_patiently(ask(CHAT, "")).await;
+    let heard = patiently(&Proxied::http(&origin).await, "").await;
     assert_eq!(heard.header("content-length"), [(body.len() + 50).to_string()]);
     assert_eq!((heard.body(), heard.end), (body.clone().into(), End::Closed));
     // Until the end of the connection.
