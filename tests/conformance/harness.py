@@ -23,6 +23,8 @@ CACHE = pathlib.Path(os.environ.get("ACONITE_CONFORMANCE_CACHE", ROOT / ".confor
 BINARY = pathlib.Path(os.environ.get("ACONITE_BIN", ROOT / "target" / "debug" / "aconite"))
 PYTHON = CACHE / "venv" / "bin" / "python"
 STARTUP_SECONDS = 30
+# A client loads its libraries before its first answer: seconds of work, many times that on a machine in demand.
+START_OF_A_CLIENT = 120
 
 # A preset of the machine must not decide what a client trusts or which proxy it uses.
 PRESET_VARIABLES = {
@@ -196,6 +198,7 @@ class LineClient:
 
     def __enter__(self):
         self.errors = tempfile.TemporaryFile()
+        self.starting = START_OF_A_CLIENT
         self.process = subprocess.Popen(
             self.command,
             env=self.environment,
@@ -215,7 +218,9 @@ class LineClient:
         try:
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
-            return json.loads(self.line(seconds))
+            answer = json.loads(self.line(seconds + self.starting))
+            self.starting = 0
+            return answer
         except (Failure, OSError) as failure:
             self.errors.seek(0)
             said = self.errors.read()[-600:].decode(errors="replace")
