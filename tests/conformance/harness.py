@@ -295,7 +295,7 @@ class Aconite:
             encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, encoded, headers or {})
             response = connection.getresponse()
-            return Answer(response.status, dict((k.lower(), v) for k, v in response.getheaders()), response.read())
+            return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read())
         finally:
             connection.close()
 

@@ -108,13 +108,13 @@ def check_bad_toxic():
 
 def check_latency_update_remove():
     proxy = server.get_proxy("py")
-    proxy.add_toxic(type="latency", attributes={"latency": 150})
-    assert echo(proxy) >= 0.15
-    APIConsumer.post("/proxies/py/toxics/latency_downstream", json={"attributes": {"latency": 300}})
-    equal(proxy.get_toxic("latency_downstream").attributes, {"latency": 300, "jitter": 0})
-    assert echo(proxy) >= 0.3
+    proxy.add_toxic(type="latency", attributes={"latency": 1000})
+    assert echo(proxy) >= 1
+    APIConsumer.post("/proxies/py/toxics/latency_downstream", json={"attributes": {"latency": 1500}})
+    equal(proxy.get_toxic("latency_downstream").attributes, {"latency": 1500, "jitter": 0})
+    assert echo(proxy) >= 1.5
     proxy.destroy_toxic("latency_downstream")
-    assert echo(proxy) < 0.15
+    assert echo(proxy) < 1
     refused(NotFound, lambda: proxy.destroy_toxic("latency_downstream"))
 
 

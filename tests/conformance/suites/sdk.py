@@ -28,6 +28,7 @@ from suites.sdk_outcomes import (
     PYTHON_FAULTS,
     PYTHON_H2_ENDINGS,
     PYTHON_HEALTHY,
+    WAITS,
 )
 
 HOSTS = {"api.openai.com": "sim://openai", "api.anthropic.com": "sim://anthropic"}
@@ -38,7 +39,7 @@ CONFIG = {
     ],
 }
 # The client's own timeout where the proxy falls silent, and how much longer "it waits" is watched.
-SHORT, PATIENCE = 1.0, 2.5
+SHORT, PATIENCE = 2.0, 4.0
 
 
 def run(suite):
@@ -143,7 +144,9 @@ def check_ending(aconite, sdk, case, options, how, outcome, texts):
     attributes = {"at": {"events": 3}, "how": how}
     timeout = SHORT if how == "hang" else 10
     with aconite.toxic("env", "cut", attributes=attributes):
-        answer = sdk.ask({"case": case, "timeout": timeout, "patience": PATIENCE if how == "hang" else 30, **options})
+        answer = sdk.ask(
+            {"case": case, "timeout": timeout, "patience": PATIENCE if outcome == WAITS else 60, **options}
+        )
     equal(outcome_of(answer), outcome, f"{answer.get('message', '')}: outcome")
     whole = texts.get(case)
     if whole is None:
@@ -206,7 +209,7 @@ def check_raw_healthy(program, ask, variant, terminator, whole):
 
 def check_raw_ending(aconite, program, ask, how, outcome, whole):
     with aconite.toxic("env", "cut", attributes={"at": {"events": 3}, "how": how}):
-        patient = {"timeout": SHORT, "patience": PATIENCE} if how == "hang" else {}
+        patient = {"timeout": SHORT, "patience": PATIENCE if outcome == WAITS else 60} if how == "hang" else {}
         answer = program.ask({**ask, **patient})
     outcomes = outcome if isinstance(outcome, tuple) else (outcome,)
     ensure(

@@ -85,14 +85,14 @@ Object.assign(checks, {
   'latency added, updated, removed': async () => {
     const proxy = await server.get('node')
     const toxic = await proxy.addToxic({
-      type: 'latency', stream: 'upstream', toxicity: 1, name: 'slow', attributes: { latency: 150, jitter: 0 },
+      type: 'latency', stream: 'upstream', toxicity: 1, name: 'slow', attributes: { latency: 1000, jitter: 0 },
     })
-    assert.ok((await echo(proxy)) >= 150)
-    const updated = await toxic.update({ ...toxic.toJson(), attributes: { latency: 300, jitter: 0 } })
-    assert.equal(updated.attributes.latency, 300)
-    assert.ok((await echo(proxy)) >= 300)
+    assert.ok((await echo(proxy)) >= 1000)
+    const updated = await toxic.update({ ...toxic.toJson(), attributes: { latency: 1500, jitter: 0 } })
+    assert.equal(updated.attributes.latency, 1500)
+    assert.ok((await echo(proxy)) >= 1500)
     await toxic.remove()
-    assert.ok((await echo(proxy)) < 150)
+    assert.ok((await echo(proxy)) < 1000)
   },
   'update proxy': async () => {
     const proxy = await server.get('node')

@@ -186,23 +186,23 @@ func latency() error {
 	if err != nil {
 		return err
 	}
-	if _, err := proxy.AddToxic("slow", "latency", "", 1, toxiproxy.Attributes{"latency": 150}); err != nil {
+	if _, err := proxy.AddToxic("slow", "latency", "", 1, toxiproxy.Attributes{"latency": 1000}); err != nil {
 		return err
 	}
-	if took, err := echo(proxy); err != nil || took < 150*time.Millisecond {
-		return fmt.Errorf("with 150 ms: %v, %v", took, err)
+	if took, err := echo(proxy); err != nil || took < time.Second {
+		return fmt.Errorf("with 1 s: %v, %v", took, err)
 	}
-	updated, err := proxy.UpdateToxic("slow", -1, toxiproxy.Attributes{"jitter": 10, "latency": 300})
-	if failure := first(err, equal(updated.Attributes, toxiproxy.Attributes{"jitter": 10.0, "latency": 300.0})); failure != nil {
+	updated, err := proxy.UpdateToxic("slow", -1, toxiproxy.Attributes{"jitter": 10, "latency": 1500})
+	if failure := first(err, equal(updated.Attributes, toxiproxy.Attributes{"jitter": 10.0, "latency": 1500.0})); failure != nil {
 		return failure
 	}
-	if took, err := echo(proxy); err != nil || took < 290*time.Millisecond {
-		return fmt.Errorf("with 300 ms: %v, %v", took, err)
+	if took, err := echo(proxy); err != nil || took < 1490*time.Millisecond {
+		return fmt.Errorf("with 1.5 s: %v, %v", took, err)
 	}
 	if err := proxy.RemoveToxic("slow"); err != nil {
 		return err
 	}
-	if took, err := echo(proxy); err != nil || took >= 150*time.Millisecond {
+	if took, err := echo(proxy); err != nil || took >= time.Second {
 		return fmt.Errorf("removed: %v, %v", took, err)
 	}
 	return nil

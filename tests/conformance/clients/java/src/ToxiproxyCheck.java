@@ -118,13 +118,13 @@ public final class ToxiproxyCheck {
 
     private static void latency() throws Exception {
         Proxy proxy = client.getProxy("java");
-        Latency latency = proxy.toxics().latency("slow", ToxicDirection.DOWNSTREAM, 150);
-        within(echo(proxy), 150, 10_000);
-        latency.setLatency(300);
-        equal(proxy.toxics().get("slow", Latency.class).getLatency(), 300L);
-        within(echo(proxy), 300, 10_000);
+        Latency latency = proxy.toxics().latency("slow", ToxicDirection.DOWNSTREAM, 1000);
+        within(echo(proxy), 1000, 10_000);
+        latency.setLatency(1500);
+        equal(proxy.toxics().get("slow", Latency.class).getLatency(), 1500L);
+        within(echo(proxy), 1500, 10_000);
         latency.remove();
-        within(echo(proxy), 0, 149);
+        within(echo(proxy), 0, 999);
     }
 
     private static void update() throws Exception {

@@ -90,9 +90,9 @@ fn toxic(client: &Client, kind: &str, add: impl Fn(&Proxy, &str)) -> Outcome {
 fn latency(client: &Client) -> Outcome {
     let proxy = client.find_proxy("rust")?;
     let mut inside = Ok(());
-    proxy.with_latency("downstream".into(), 150, 0, 1.0).apply(|| inside = takes(&proxy, 150, 10_000))?;
+    proxy.with_latency("downstream".into(), 1000, 0, 1.0).apply(|| inside = takes(&proxy, 1000, 10_000))?;
     inside?;
-    takes(&proxy, 0, 149)
+    takes(&proxy, 0, 999)
 }
 
 fn down(client: &Client) -> Outcome {
