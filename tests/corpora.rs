@@ -39,8 +39,9 @@ fn every_input_of_the_corpora_holds() {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(target);
         for name in names(&corpus) {
             let input = fs::read(corpus.join(&name)).unwrap();
-            // What was cut off at any place has to hold as well.
-            for length in 0..=input.len() {
+            // What was cut off at some place has to hold as well.
+            let cuts = (0..input.len()).step_by(input.len() / 40 + 1);
+            for length in cuts.chain([input.len()]) {
                 let holds = std::panic::catch_unwind(|| property(&input[..length]));
                 assert!(holds.is_ok(), "{target}/{name}, its first {length} bytes");
             }

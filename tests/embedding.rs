@@ -17,7 +17,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-fn proxy(name: &str, upstream: impl ToString) -> ProxySpec {
+fn proxy(name: &str, upstream: &impl ToString) -> ProxySpec {
     ProxySpec {
         name: name.to_owned(),
         listen: "127.0.0.1:0".to_owned(),
@@ -51,7 +51,7 @@ async fn said_back(stream: &mut TcpStream, text: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_ends_with_its_value() {
-    let aconite = Aconite::builder().proxy(proxy("a", echo().await)).start().await.unwrap();
+    let aconite = Aconite::builder().proxy(proxy("a", &echo().await)).start().await.unwrap();
     let address = aconite.proxy_address("a").unwrap();
     let admin = aconite.admin_address();
     assert_eq!(aconite.proxy_address("b"), None);
@@ -74,7 +74,7 @@ async fn it_ends_with_its_value() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_live_side_by_side() {
     let start =
-        || async { Aconite::builder().seed(1).proxy(proxy("a", echo().await)).start().await.unwrap() };
+        || async { Aconite::builder().seed(1).proxy(proxy("a", &echo().await)).start().await.unwrap() };
     let (one, two) = tokio::join!(start(), start());
     assert_ne!(one.proxy_address("a"), two.proxy_address("a"));
     assert_ne!(one.admin_url(), two.admin_url());
@@ -114,7 +114,7 @@ impl StreamFilter<Bytes> for Shouting {
 async fn a_toxic_of_one_s_own_is_as_good_as_a_built_in_one() {
     let catalogue = Catalogue::default().with::<Shout>();
     let aconite =
-        Aconite::builder().catalogue(catalogue).proxy(proxy("a", echo().await)).start().await.unwrap();
+        Aconite::builder().catalogue(catalogue).proxy(proxy("a", &echo().await)).start().await.unwrap();
     let client = aconite.client();
     assert_eq!(client.toxic_type("shout").await.unwrap().summary, "Turns letters into capitals.");
     let mut stream = TcpStream::connect(aconite.proxy_address("a").unwrap()).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_toxic_of_one_s_own_is_as_good_as_a_built_in_one() {
 async fn a_stop_writes_the_journal_out() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("journal.ndjson");
-    let builder = Aconite::builder().journal_file(&file).proxy(proxy("sim", "sim://openai"));
+    let builder = Aconite::builder().journal_file(&file).proxy(proxy("sim", &"sim://openai"));
     let aconite = builder.start().await.unwrap();
     let mut stream = TcpStream::connect(aconite.proxy_address("sim").unwrap()).await.unwrap();
     let request =
@@ -157,8 +157,8 @@ async fn what_cannot_start_says_why_and_leaves_nothing() {
     assert!(Aconite::builder().admin("0.0.0.0:0").insecure_admin(true).start().await.is_ok());
 
     let free = { TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap() };
-    let good = ProxySpec { listen: free.to_string(), ..proxy("good", "x:1") };
-    let bad = ProxySpec { listen: address, ..proxy("bad", "x:1") };
+    let good = ProxySpec { listen: free.to_string(), ..proxy("good", &"x:1") };
+    let bad = ProxySpec { listen: address, ..proxy("bad", &"x:1") };
     let error = Aconite::builder().proxy(good).proxy(bad).start().await.map(drop);
     assert!(matches!(error, Err(StartError::Proxy(_))), "{error:?}");
     TcpListener::bind(free).await.unwrap();

@@ -123,7 +123,7 @@ fn section(page: &mut String, toxic: &ToxicType, positions: &Value, causes: &Val
                 default => format!("`{default}`"),
             };
             let form = form(attribute, positions, causes);
-            let text = joined(attribute["description"].as_str().unwrap_or_default()).replace('\n', " ");
+            let text = text_of(&attribute["description"]).replace('\n', " ");
             let _ = writeln!(page, "| `{name}` | {form} | {default} | {text} |");
         }
         for (name, attribute) in attributes {
@@ -178,6 +178,7 @@ fn form(schema: &Value, positions: &Value, causes: &Value) -> String {
                 kinds.iter().filter_map(Value::as_str).filter(|kind| *kind != "null").collect();
             format!("{}{unit}{range}", kinds.join(" or "))
         }
+        Value::String(kind) if kind == "array" && schema["items"]["anyOf"].is_array() => "list".to_owned(),
         Value::String(kind) if kind == "array" => format!("list of {}", nested(&schema["items"])),
         Value::String(kind) if kind == "object" => "object".to_owned(),
         Value::String(kind) => format!("{kind}{unit}{range}"),
@@ -188,17 +189,29 @@ fn form(schema: &Value, positions: &Value, causes: &Value) -> String {
 /// A line for each of a value's variants.
 fn bullets(page: &mut String, variants: &Value) {
     for variant in variants.as_array().into_iter().flatten() {
-        let text = joined(variant["description"].as_str().unwrap_or_default()).replace('\n', " ");
-        let name = match (&variant["const"], variant["properties"].as_object()) {
+        let text = text_of(&variant["description"]).replace('\n', " ");
+        let fields: Vec<_> = variant["properties"].as_object().into_iter().flatten().collect();
+        let name = match (&variant["const"], fields.as_slice()) {
             (Value::String(name), _) => format!("`{name}`: "),
-            (_, Some(fields)) if fields.len() == 1 => {
-                let (name, field) = fields.iter().next().unwrap();
-                format!("`{{{name}: …}}` ({}): ", form(field, &Value::Bool(true), &Value::Bool(true)))
-            }
+            (_, [(name, field)]) => format!("`{{{name}: …}}` ({}): ", form(field, &NOWHERE, &NOWHERE)),
             _ => String::new(),
         };
         let _ = writeln!(page, "- {name}{text}");
+        for case in variant["oneOf"].as_array().into_iter().flatten() {
+            let (name, text) = (&case["properties"]["op"]["const"], &case["description"]);
+            let _ = writeln!(page, "  - `{}`: {}", text_of(name), text_of(text));
+        }
+        for (name, field) in fields.iter().filter(|_| fields.len() > 1) {
+            let _ = writeln!(page, "  - `{name}`: {}", text_of(&field["description"]));
+        }
     }
+}
+
+/// Equal to no schema.
+const NOWHERE: Value = Value::Bool(true);
+
+fn text_of(value: &Value) -> String {
+    joined(value.as_str().unwrap_or_default())
 }
 
 /// Text whose paragraphs are one line each.

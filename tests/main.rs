@@ -14,5 +14,17 @@ mod corpora;
 mod generated;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
+// Real bug reports about JSON bodies and non-ASCII text.
+mod json_cases;
+// Real bug reports about streams of events.
+mod sse_cases;
 // Origins, raw clients, running proxies.
 mod support;
+// Real bug reports about Toxiproxy.
+mod tox_cases;
+// Real bug reports about forward proxies and TLS.
+mod forward_cases;
+// Origins and clients with TLS.
+mod tls_support;
+// Real bug reports about HTTP/2 and gRPC.
+mod h2_cases;

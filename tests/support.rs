@@ -14,13 +14,18 @@ use aconite::{
     model::{Exchange, ExchangeFilter, ProxySpec},
     toxics::ToxicSpec,
 };
+use rustls::{
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
     time::timeout,
 };
+use tokio_rustls::{TlsAcceptor, TlsConnector, client::TlsStream};
 
 /// How long anything may take before a test fails instead of hanging.
 pub(crate) const GUARD: Duration = Duration::from_secs(20);
@@ -200,12 +205,45 @@ impl Proxied {
         stream
     }
 
+    /// Through CONNECT and the TLS that the proxy opens.
+    pub(crate) async fn tunnel(&self, host: &str) -> TlsStream<TcpStream> {
+        let mut stream = self.connect().await;
+        let connect = format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n");
+        stream.write_all(connect.as_bytes()).await.unwrap();
+        let answer = hear_until(&mut stream, "\r\n\r\n").await;
+        assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer));
+        let mut trusted = rustls::RootCertStore::empty();
+        trusted.add(CertificateDer::from_pem_slice(self.aconite.ca_pem().as_bytes()).unwrap()).unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(trusted)
+            .with_no_client_auth();
+        let name = host.to_owned().try_into().unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
+    }
+
     /// The journal, once nothing is under way.
     pub(crate) async fn journal(&self) -> Vec<Exchange> {
         let filter = ExchangeFilter { wait: Some(1), ..ExchangeFilter::default() };
         let exchanges = self.aconite.client().exchanges(&filter).await.unwrap();
         exchanges.exchanges
     }
+}
+
+/// The server's side of TLS, with a certificate for `localhost` that nobody trusts.
+pub(crate) fn acceptor() -> TlsAcceptor {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate =
+        rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
 }
 
 /// What a raw client heard, and how it ended.
@@ -270,7 +308,7 @@ fn dechunked(mut body: &[u8]) -> Vec<u8> {
 }
 
 /// Reads until the other side ends, or is silent for `quiet`.
-pub(crate) async fn hear(stream: &mut TcpStream, quiet: Duration) -> Heard {
+pub(crate) async fn hear(stream: &mut (impl AsyncRead + Unpin), quiet: Duration) -> Heard {
     let mut bytes = Vec::new();
     let end = loop {
         let mut piece = [0; 16 * 1024];
@@ -282,6 +320,22 @@ pub(crate) async fn hear(stream: &mut TcpStream, quiet: Duration) -> Heard {
         }
     };
     Heard { bytes, end }
+}
+
+/// Reads until what has been read ends with these bytes.
+pub(crate) async fn hear_until(stream: &mut (impl AsyncRead + Unpin), last: impl AsRef<[u8]>) -> Vec<u8> {
+    let last = last.as_ref();
+    let mut bytes = Vec::new();
+    let reading = async {
+        while !bytes.ends_with(last) {
+            bytes.push(stream.read_u8().await.ok()?);
+        }
+        Some(())
+    };
+    let found = timeout(GUARD, reading).await.ok().flatten().is_some();
+    let (last, heard) = (String::from_utf8_lossy(last), String::from_utf8_lossy(&bytes));
+    assert!(found, "{last:?} never came after {heard:?}");
+    bytes
 }
 
 /// Waits until something holds.

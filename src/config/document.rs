@@ -43,7 +43,7 @@ pub(super) fn read(text: &str) -> Result<Node, (Place, String)> {
         strict_booleans: true,
         with_snippet: false,
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000, max_replay_stack_depth: 8 },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED, max_replay_stack_depth: 8 },
     };
     let json = text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '[']);
     // No string of JSON has a tab as it is, so no value changes.
@@ -58,6 +58,9 @@ pub(super) fn read(text: &str) -> Result<Node, (Place, String)> {
 
 /// Lists and maps inside each other: more than any configuration has, and few enough for a thread's stack of 2 MiB.
 const MAX_DEPTH: usize = 24;
+
+/// What aliases may repeat in all: a few lines of them could stand for billions of values.
+const MAX_REPLAYED: usize = 10_000;
 
 const START: Place = Place { line: 1, column: 1 };
 

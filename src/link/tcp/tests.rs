@@ -7,7 +7,7 @@ use aconite_toxics::NEVER;
 use rand::{Rng, SeedableRng};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::tcp::OwnedWriteHalf,
+    net::{TcpListener, TcpSocket, tcp::OwnedWriteHalf},
     sync::oneshot,
     task::JoinHandle,
     time::Instant,
@@ -32,7 +32,10 @@ struct Connection {
 }
 
 async fn open(up: &[Fault], down: &[Fault]) -> Connection {
-    let (client, inbound) = pair().await;
+    open_for(pair().await, up, down).await
+}
+
+async fn open_for((client, inbound): (TcpStream, TcpStream), up: &[Fault], down: &[Fault]) -> Connection {
     let (outbound, upstream) = pair().await;
     let (up, down) = (Plan::of(up), Plan::of(down));
     let counters = Arc::new(Counters::default());
@@ -211,6 +214,40 @@ async fn a_close_gives_both_sides_what_came_before_and_a_fin() {
     let (_, end) = read_all(&mut link.upstream).await;
     end.unwrap();
     assert_eq!(link.ending().await, Ending { side: Side::Toxic, how: How::Fin });
+}
+
+#[tokio::test]
+async fn a_close_waits_for_a_slow_reader_to_take_all_that_came_before_it() {
+    const LIMIT: usize = 200_000;
+    const UNREAD: usize = 50_000;
+    let mut link = open_for(narrow_pair().await, &[], &[Fault::CloseAfter(LIMIT)]).await;
+    let (_upstream, writer) = link.upstream.into_split();
+    tokio::spawn(write_until_refused(writer));
+    guarded(link.client.read_exact(&mut vec![0; LIMIT - UNREAD])).await.unwrap();
+    // The close is due now, behind more than the sockets can hold.
+    guarded(async {
+        while link.counters.downstream.received() < LIMIT as u64 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let (rest, end) = read_all(&mut link.client).await;
+    end.unwrap();
+    assert_eq!(rest.len(), UNREAD);
+}
+
+/// Two connected sockets between which hardly anything fits.
+async fn narrow_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let near = TcpSocket::new_v4().unwrap();
+    near.set_recv_buffer_size(4_096).unwrap();
+    let (near, far) = tokio::join!(near.connect(listener.local_addr().unwrap()), listener.accept());
+    let (near, far) = (near.unwrap(), far.unwrap().0);
+    SockRef::from(&far).set_send_buffer_size(4_096).unwrap();
+    (near, far)
 }
 
 #[tokio::test]

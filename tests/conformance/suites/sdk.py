@@ -271,7 +271,7 @@ def check_curl(environment, version, seconds, code, events):
             "-H",
             "content-type: application/json",
             "-H",
-            "authorization: Bearer sk-test",
+            f"authorization: Bearer {environment['OPENAI_API_KEY']}",
             "-d",
             json.dumps(body),
             "https://api.openai.com/v1/chat/completions",

@@ -118,8 +118,7 @@ PYTHON_FAULTS = [
         "json.JSONDecodeError",
         {"events": 2},
     ),
-    # The third event is a ping, which the SDK does not read: so the fifth.
-    ("garble", {"at": {"events": 4}, "how": "half_json"}, "anthropic/{}/messages.create", "json.JSONDecodeError", {}),
+    ("garble", {"at": {"events": 3}, "how": "half_json"}, "anthropic/{}/messages.create", "json.JSONDecodeError", {}),
     (
         "stream_error",
         {"at": {"events": 3}, "cause": "server_error"},
@@ -169,7 +168,7 @@ NODE_FAULTS = [
     ("fail", {"cause": "server_error"}, "openai/chat", "openai.InternalServerError", {"status": 500}),
     ("html", {"as": "proxy_200"}, "openai/chat.create", OK, {"text": "", "events": 0}),
     ("garble", {"at": {"events": 2}, "how": "half_json"}, "openai/chat.create", "SyntaxError", {"events": 2}),
-    ("garble", {"at": {"events": 4}, "how": "half_json"}, "anthropic/messages.create", "SyntaxError", {}),
+    ("garble", {"at": {"events": 3}, "how": "half_json"}, "anthropic/messages.create", "SyntaxError", {}),
     (
         "stream_error",
         {"at": {"events": 3}, "cause": "server_error"},

@@ -242,16 +242,19 @@ def check_head(route, version):
 
 
 def check_empty(route, version, status):
-    # Twice on one connection: a body that is wrongly awaited or made up shows in the second answer. Not over HTTP/2,
-    # where curl 7.88 itself fails on the second request after an answer without a body, whatever the server.
-    again = [f"{route.base}/status/{status}", "-o", "-"] if version == "h1" else []
-    times = 1 + bool(again)
-    body, headers = route.curl(f"/status/{status}", version, *again)
+    path = f"/status/{status}"
+    if route.versions[version] == "--http2-prior-knowledge":
+        # curl 7.88 cannot use such a connection twice, whatever the server.
+        answers = [route.curl(path, version) for _ in range(2)]
+    else:
+        # Twice on one connection: a body that is wrongly awaited or made up shows in the second answer.
+        answers = [route.curl(path, version, f"{route.base}{path}", "-o", "-")]
+    body, headers = b"".join(each[0] for each in answers), "".join(each[1] for each in answers)
     statuses = [line.split()[1] for line in headers.splitlines() if line.startswith("HTTP/")]
-    equal(statuses[-times:], [str(status)] * times, "statuses")
+    equal(statuses[-2:], [str(status)] * 2, "statuses")
     equal(body, b"", "body")
     cookies = [line for line in headers.lower().splitlines() if line.startswith("set-cookie:")]
-    equal(cookies, ["set-cookie: a=1", "set-cookie: b=2"] * times, "cookies")
+    equal(cookies, ["set-cookie: a=1", "set-cookie: b=2"] * 2, "cookies")
 
 
 def check_target(route, version):
@@ -272,9 +275,7 @@ def check_expect(route):
     body, headers = route.curl(
         "/upload", "h1", "-H", "expect: 100-continue", "--expect100-timeout", "30", "--data-binary", "@-", input=payload
     )
-    # The answer to CONNECT may come before all.
-    heads = [line.split()[1] for line in headers.splitlines() if line.startswith("HTTP/")]
-    equal(heads[-2:], ["100", "200"], "statuses")
+    ensure("HTTP/1.1 100 " in headers, f"no 100 before the answer: {headers}")
     answer = json.loads(body)
     equal(answer["bytes"], 300_000, "bytes that arrived")
     if answer["version"] == "1.1":

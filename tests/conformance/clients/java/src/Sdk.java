@@ -39,6 +39,11 @@ public final class Sdk {
         "openai", "{\"model\":\"gpt-4o-mini\",\"stream\":%b,\"messages\":[{\"role\":\"user\",\"content\":\"" + PROMPT + "\"}]}",
         "anthropic", "{\"model\":\"claude-sonnet-4-5\",\"max_tokens\":256,\"stream\":%b,"
             + "\"messages\":[{\"role\":\"user\",\"content\":\"" + PROMPT + "\"}]}");
+    private static final Map<String, String> HEADERS = Map.of(
+        "content-type", "application/json",
+        "authorization", "Bearer " + System.getenv("OPENAI_API_KEY"),
+        "x-api-key", System.getenv("ANTHROPIC_API_KEY"),
+        "anthropic-version", "2023-06-01");
     private static final Map<String, HttpClient> CLIENTS = Map.of(
         "http1", HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build(),
         "http2", HttpClient.newBuilder().version(HttpClient.Version.HTTP_2).build());
@@ -105,22 +110,18 @@ public final class Sdk {
             connection.setConnectTimeout(timeout);
             connection.setReadTimeout(timeout);
             connection.setDoOutput(true);
-            connection.setRequestProperty("content-type", "application/json");
-            connection.setRequestProperty("authorization", "Bearer " + System.getenv("OPENAI_API_KEY"));
-            connection.setRequestProperty("anthropic-version", "2023-06-01");
+            HEADERS.forEach(connection::setRequestProperty);
             connection.getOutputStream().write(body);
             seen.status = connection.getResponseCode();
             seen.proto = "HTTP/1.1";
             input = seen.status < 400 ? connection.getInputStream() : connection.getErrorStream();
         } else {
-            HttpRequest request = HttpRequest.newBuilder(url)
+            HttpRequest.Builder request = HttpRequest.newBuilder(url)
                 .timeout(Duration.ofMillis(timeout))
-                .header("content-type", "application/json")
-                .header("authorization", "Bearer " + System.getenv("OPENAI_API_KEY"))
-                .header("anthropic-version", "2023-06-01")
-                .POST(HttpRequest.BodyPublishers.ofByteArray(body))
-                .build();
-            HttpResponse<InputStream> response = CLIENTS.get(client).send(request, HttpResponse.BodyHandlers.ofInputStream());
+                .POST(HttpRequest.BodyPublishers.ofByteArray(body));
+            HEADERS.forEach(request::header);
+            HttpResponse<InputStream> response =
+                CLIENTS.get(client).send(request.build(), HttpResponse.BodyHandlers.ofInputStream());
             seen.status = response.statusCode();
             seen.proto = response.version() == HttpClient.Version.HTTP_2 ? "HTTP/2.0" : "HTTP/1.1";
             input = response.body();
