@@ -9,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::{
     cli_support::Server,
-    support::{End, GUARD, Heard, Origin, Proxied, hear},
+    support::{GUARD, Heard, Origin, Proxied, hear},
     tls_support::{Asked, Identity, TlsOrigin, ask, from_pem, name, read_head, trusting},
 };
 
