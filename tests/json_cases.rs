@@ -1,7 +1,7 @@
 //! Real bug reports about JSON bodies and non-ASCII text, each turned into bytes on a socket. Named by case.
 use serde_json::{Value, json};
 
-use crate::support::{Heard, Origin, Proxied};
+use crate::support::{Heard, Origin, Proxied, dechunked};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
@@ -26,7 +26,11 @@ async fn sent(body: &str, toxic: Option<Value>) -> (String, aconite::model::Exch
     }
     let heard = proxied.raw(post("/v1/chat/completions", body)).await;
     assert_eq!((heard.status(), heard.body()), (200, b"ok".to_vec()), "{body}: {}", heard.text());
-    let received = origin.received().split_once("\r\n\r\n").unwrap().1.to_owned();
+    let received = origin.received();
+    let (head, body) = received.split_once("\r\n\r\n").unwrap();
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    let body = if chunked { dechunked(body.as_bytes()) } else { body.as_bytes().to_vec() };
+    let received = String::from_utf8(body).unwrap();
     (received, proxied.journal().await.remove(0))
 }
 

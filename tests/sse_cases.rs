@@ -29,7 +29,7 @@ fn ask(path: &str, more: &str) -> String {
 
 fn chunk(data: impl AsRef<[u8]>) -> Vec<u8> {
     let data = data.as_ref();
-    [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
+    [format!("{:X}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat()
 }
 
 /// A whole answer, one chunk for each piece.
@@ -168,7 +168,7 @@ async fn sse_10_13_and_34_toxics_on_events_leave_what_is_none_alone() {
             "SSE-34: comments stay where [DONE] goes",
             format!("{}: x-cost=0.0001\n: x-tokens=37\ndata: [DONE]\n\n:\n\n", delta("a")),
             json!({"type": "drop", "attributes": {"which": "terminator"}}),
-            format!("{}: x-cost=0.0001\n: x-tokens=37\n\n:\n\n", delta("a")),
+            format!("{}: x-cost=0.0001\n: x-tokens=37\n:\n\n", delta("a")),
         ),
     ];
     for (case, body, toxic, left) in rows {
@@ -300,8 +300,14 @@ async fn sse_18_every_byte_comes_that_tls_delivered_before_its_end() {
 }
 
 /// Hears each event before the next one is sent.
-async fn one_by_one(mut client: impl AsyncRead + AsyncWrite + Unpin, go: &Semaphore, events: &[String]) {
-    client.write_all(ask(CHAT, "").as_bytes()).await.unwrap();
+async fn one_by_one(
+    mut client: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    go: &Semaphore,
+    events: &[String],
+) {
+    let request = ask(CHAT, "").replacen("Host: x", &format!("Host: {host}"), 1);
+    client.write_all(request.as_bytes()).await.unwrap();
     go.add_permits(1);
     hear_until(&mut client, "\r\n\r\n").await;
     for event in events {
@@ -334,8 +340,8 @@ async fn sse_19_each_event_arrives_before_the_next_is_sent() {
             base.add(toxic.clone()).await;
             forward.add(toxic.clone()).await;
         }
-        one_by_one(base.connect().await, &go, &events).await;
-        one_by_one(forward.tunnel("api.test").await, &go, &events).await;
+        one_by_one(base.connect().await, "x", &go, &events).await;
+        one_by_one(forward.tunnel("api.test").await, "api.test", &go, &events).await;
     }
 }
 
@@ -371,7 +377,7 @@ async fn sse_22_an_event_is_dropped_out_of_a_compressed_stream() {
     pieces.retain(|piece| !piece.is_empty());
     let coded = pieces.concat();
     let plain = String::from_utf8(streamed(&[""; 0])).unwrap();
-    let head = plain.trim_end_matches(END).to_owned() + "\r\n";
+    let head = plain.trim_end_matches(END).to_owned();
     let head = head.replacen("\r\n\r\n", "\r\ncontent-encoding: br\r\n\r\n", 1);
     let chunks: Vec<u8> = pieces.iter().flat_map(chunk).collect();
     let origin = Origin::answering([head.as_bytes(), &chunks, END.as_bytes()].concat()).await;

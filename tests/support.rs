@@ -296,7 +296,7 @@ impl Heard {
 }
 
 /// The data of all chunks that came whole.
-fn dechunked(mut body: &[u8]) -> Vec<u8> {
+pub(crate) fn dechunked(mut body: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     while let Some(at) = body.windows(2).position(|two| two == b"\r\n") {
         let size = usize::from_str_radix(std::str::from_utf8(&body[..at]).unwrap().trim(), 16).unwrap();

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One listener, where it leads, and its toxics.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProxySpec {
     /// Its name, unique. Required.
@@ -69,6 +69,35 @@ pub struct ProxySpec {
     /// Keep bodies in the journal, secrets redacted. Default false.
     #[serde(skip_serializing_if = "is_false")]
     pub capture: bool,
+}
+
+impl Default for ProxySpec {
+    /// Enabled; everything else empty or at its default.
+    fn default() -> Self {
+        Self {
+            name: Default::default(),
+            protocol: Default::default(),
+            listen: Default::default(),
+            upstream: Default::default(),
+            enabled: true,
+            toxics: Default::default(),
+            exclusive: Default::default(),
+            in_band: Default::default(),
+            preserve_host: Default::default(),
+            intercept: Default::default(),
+            map: Default::default(),
+            credentials: Default::default(),
+            open_proxy: Default::default(),
+            tls: Default::default(),
+            upstream_tls: Default::default(),
+            max_edit_bytes: Default::default(),
+            max_connections: Default::default(),
+            header_timeout: Default::default(),
+            idle_timeout: Default::default(),
+            connect_timeout: Default::default(),
+            capture: Default::default(),
+        }
+    }
 }
 
 impl ProxySpec {

@@ -272,6 +272,7 @@ impl Flow {
         self.bytes += bytes.len() as u64;
         self.lane.governor_mut().moved(&bytes);
         if matches!(self.role, Role::Response) {
+            self.ongoing().capture_response(&bytes);
             self.ongoing().first_byte();
             if self.is_over() {
                 self.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });

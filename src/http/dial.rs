@@ -95,7 +95,8 @@ fn interleaved(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
     (0..longest).flat_map(|i| [first.get(i), second.get(i)]).flatten().copied().collect()
 }
 
-fn is_own(address: SocketAddr, own: SocketAddr) -> bool {
+/// Whether a connection to `address` arrives at the listener `own`.
+pub(crate) fn is_own(address: SocketAddr, own: SocketAddr) -> bool {
     address.port() == own.port()
         && (address.ip() == own.ip() || (own.ip().is_unspecified() && address.ip().is_loopback()))
 }

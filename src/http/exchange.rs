@@ -150,6 +150,7 @@ async fn prepare(
     let ongoing = Arc::new(Ongoing::new(client, facts, own, record, number));
     if let RequestBody::Read(bytes) = &body {
         ongoing.request_passed(bytes.len() as u64);
+        ongoing.capture_request(bytes);
     }
     Ok(Running { ongoing, head, body, upgrade })
 }
@@ -348,6 +349,7 @@ impl Running {
         };
         if let Some(body) = tee.as_ref().and_then(Tee::complete) {
             self.ongoing.said(&super::facts::Said::by(&body));
+            self.ongoing.capture_request(&body);
         }
         Ok(response)
     }

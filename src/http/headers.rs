@@ -99,6 +99,15 @@ pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
             .any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
 }
 
+/// The values that must not be written down: keys, tokens, cookies.
+pub(crate) fn secrets(headers: &HeaderMap) -> Vec<String> {
+    const NAMES: [&str; 5] = ["authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"];
+    let values = NAMES.iter().flat_map(|name| headers.get_all(*name)).filter_map(|value| value.to_str().ok());
+    // Of `Bearer TOKEN` the token; too short ones would blot out words.
+    let secrets = values.filter_map(|value| value.rsplit(' ').next()).filter(|secret| secret.len() >= 8);
+    secrets.map(str::to_owned).collect()
+}
+
 /// A path as it may be written down: values of secret query parameters are hidden.
 pub(crate) fn redacted(path_and_query: &str) -> String {
     let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };

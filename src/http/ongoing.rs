@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use aconite_api::model::{Attempt, ExchangeEnd, How, Side, Strike};
+use aconite_api::model::{Attempt, Exchange, ExchangeEnd, How, Side, Strike};
 use aconite_toxics::{Dice, Report, StageId};
 use tokio::time::Instant;
 
@@ -248,6 +248,43 @@ impl Ongoing {
         self.record.note(|entry| entry.bytes_in = bytes);
     }
 
+    /// Whether bodies are kept in the journal.
+    pub(crate) fn captures(&self) -> bool {
+        self.proxy.spec.capture
+    }
+
+    /// A request's body, or a part of it, for the journal.
+    pub(crate) fn capture_request(&self, bytes: &[u8]) {
+        self.capture(bytes, |entry| &mut entry.request_body);
+    }
+
+    /// A part of the answer's body, for the journal.
+    pub(crate) fn capture_response(&self, bytes: &[u8]) {
+        self.capture(bytes, |entry| &mut entry.response_body);
+    }
+
+    /// Adds text up to a bound. What is no UTF-8 is shown lossily.
+    fn capture(&self, bytes: &[u8], text: impl Fn(&mut Exchange) -> &mut Option<String>) {
+        if !self.captures() {
+            return;
+        }
+        self.record.note(|entry| {
+            let text = text(entry).get_or_insert_default();
+            let room = MAX_CAPTURED.saturating_sub(text.len());
+            text.push_str(&String::from_utf8_lossy(bytes.get(..room).unwrap_or(bytes)));
+        });
+    }
+
+    /// Takes the request's own secrets out of what was captured.
+    fn redact(&self, entry: &mut Exchange) {
+        let secrets = super::headers::secrets(&self.facts.headers);
+        for text in [&mut entry.request_body, &mut entry.response_body].into_iter().flatten() {
+            for secret in &secrets {
+                *text = text.replace(secret.as_str(), "REDACTED");
+            }
+        }
+    }
+
     /// The upstream's stream broke off.
     pub(crate) fn broke(&self, broken: &Broken) {
         if let Some(reason) = broken.reason {
@@ -275,6 +312,7 @@ impl Ongoing {
             entry.events = events;
             entry.unterminated_tail = unterminated_tail;
             entry.ending = Some(end);
+            self.redact(entry);
         });
         self.proxy.journal.end(&self.record);
     }
@@ -286,6 +324,9 @@ impl Drop for Ongoing {
         self.finish(ExchangeEnd { side: Side::Client, how: How::Fin }, 0, 0, 0);
     }
 }
+
+/// How much of a body the journal keeps, in bytes.
+const MAX_CAPTURED: usize = 64 * 1024;
 
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3

@@ -12,7 +12,7 @@ use tokio::{
 use super::{
     body::Body,
     client::{FarEnd, Via},
-    dial::dial,
+    dial::{dial, is_own},
     forward::{ForwardRules, who_are_you},
     own_answer::{self, Trouble},
     server::{Sniffed, handshake, serve_http, serve_plain, sniff, socket},
@@ -171,6 +171,13 @@ async fn tunnel(
     let Connect { host, port, .. } = connect;
     connection.leads_to(&Origin::new(true, &host, port));
     if let Some(trouble) = spoiled(connection, &host).await {
+        return write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
+    }
+    if let (Ok(ip), Some(own)) = (host.parse::<IpAddr>(), connection.proxy.upstreams.own)
+        && is_own((ip, port).into(), own)
+    {
+        let text = format!("{host}:{port} is this proxy itself");
+        let trouble = Trouble::new(StatusCode::LOOP_DETECTED, "loop", text);
         return write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
     }
     let mapped = rules.target(&host, port);

@@ -310,7 +310,7 @@ fn arm_all(
 ) -> Result<Vec<Arc<Armed>>, ControlError> {
     let mut toxics: Vec<Arc<Armed>> = Vec::with_capacity(specs.len());
     for (index, spec) in specs.into_iter().enumerate() {
-        let spec = spec.named();
+        let spec = catalogue.resolve(&spec).named();
         let same = old.iter().find(|toxic| {
             toxic.spec.name == spec.name && toxic.spec.kind == spec.kind && toxic.spec.stream == spec.stream
         });
