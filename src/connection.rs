@@ -136,6 +136,10 @@ pub(crate) struct ByteGovernor {
 }
 
 impl Governor for ByteGovernor {
+    fn has_changed(&self) -> bool {
+        self.plan.has_changed()
+    }
+
     fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.plan.poll_changed(cx)
     }

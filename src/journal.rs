@@ -3,12 +3,16 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
     },
 };
 
 use aconite_api::model::{Exchange, ExchangeFilter, Happening};
-use tokio::sync::{broadcast, watch};
+use jiff::Timestamp;
+use tokio::sync::{Notify, broadcast};
 
 /// Exchanges that the journal keeps.
 const CAPACITY: usize = 10_000;
@@ -17,7 +21,8 @@ const CAPACITY: usize = 10_000;
 pub(crate) struct Journal {
     ring: Mutex<VecDeque<Arc<Record>>>,
     numbers: AtomicU64,
-    in_flight: watch::Sender<u64>,
+    in_flight: AtomicU64,
+    settled: Notify,
     feed: broadcast::Sender<Happening>,
     log: Option<tokio::sync::mpsc::Sender<String>>,
 }
@@ -25,6 +30,7 @@ pub(crate) struct Journal {
 /// One exchange, from its head to its end.
 pub(crate) struct Record {
     pub(crate) id: u64,
+    began: Timestamp,
     entry: Mutex<Exchange>,
 }
 
@@ -35,7 +41,7 @@ impl Record {
     }
 
     pub(crate) fn copy(&self) -> Exchange {
-        lock(&self.entry).clone()
+        Exchange { started: shown(self.began), ..lock(&self.entry).clone() }
     }
 }
 
@@ -45,7 +51,8 @@ impl Journal {
         Self {
             ring: Mutex::default(),
             numbers: AtomicU64::new(1),
-            in_flight: watch::channel(0).0,
+            in_flight: AtomicU64::new(0),
+            settled: Notify::new(),
             feed: broadcast::channel(1_024).0,
             log,
         }
@@ -54,14 +61,15 @@ impl Journal {
     /// Begins an exchange.
     pub(crate) fn begin(&self, entry: Exchange) -> Arc<Record> {
         let id = self.numbers.fetch_add(1, Relaxed);
-        let record = Arc::new(Record { id, entry: Mutex::new(Exchange { id, ..entry }) });
+        let entry = Mutex::new(Exchange { id, ..entry });
+        let record = Arc::new(Record { id, began: Timestamp::now(), entry });
         let mut ring = lock(&self.ring);
         if ring.len() == CAPACITY {
             ring.pop_front();
         }
         ring.push_back(Arc::clone(&record));
         drop(ring);
-        self.in_flight.send_modify(|count| *count += 1);
+        self.in_flight.fetch_add(1, AcqRel);
         record
     }
 
@@ -73,7 +81,9 @@ impl Journal {
         {
             tracing::warn!("the journal file cannot keep up: a line is lost");
         }
-        self.in_flight.send_modify(|count| *count -= 1);
+        if self.in_flight.fetch_sub(1, AcqRel) == 1 {
+            self.settled.notify_waiters();
+        }
     }
 
     /// The exchanges that fit, oldest first, and the cursor that follows the last of them.
@@ -107,13 +117,18 @@ impl Journal {
 
     /// Comes back when nothing is in flight.
     pub(crate) async fn settled(&self) {
-        // The sender lives as long as `self`: the wait cannot fail.
-        let _ = self.in_flight.subscribe().wait_for(|count| *count == 0).await;
+        loop {
+            let settled = self.settled.notified();
+            if self.in_flight() == 0 {
+                return;
+            }
+            settled.await;
+        }
     }
 
     /// How many exchanges are in flight.
     pub(crate) fn in_flight(&self) -> u64 {
-        *self.in_flight.borrow()
+        self.in_flight.load(Acquire)
     }
 
     /// Tells those who listen, if anybody does.
@@ -131,7 +146,11 @@ impl Journal {
 
 /// The time, RFC 3339, UTC.
 pub(crate) fn now() -> String {
-    format!("{:.6}", jiff::Timestamp::now())
+    shown(Timestamp::now())
+}
+
+fn shown(time: Timestamp) -> String {
+    format!("{time:.6}")
 }
 
 fn fits(entry: &Exchange, filter: &ExchangeFilter) -> bool {

@@ -183,6 +183,17 @@ impl Flow {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         loop {
+            let polled = self.poll_now(cx);
+            // Most bodies are over before anybody has to be told of changes.
+            if polled.is_ready() || !self.lane.poll_changes(cx) {
+                return polled;
+            }
+        }
+    }
+
+    /// Gives what is there, under the toxics of now.
+    fn poll_now(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        loop {
             match &mut self.state {
                 State::Moving => {}
                 State::Breaking(moment) => {
@@ -196,7 +207,7 @@ impl Flow {
                 State::Done => return Poll::Ready(None),
                 State::Silent => return Poll::Pending,
             }
-            self.lane.poll_changes(cx);
+            self.lane.follow_changes();
             if self.lane.is_transparent() {
                 match ready!(self.poll_source(cx)) {
                     Step::Item(bytes) => return Poll::Ready(Some(Ok(self.passed(bytes)))),

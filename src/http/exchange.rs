@@ -31,10 +31,7 @@ use super::{
     upgrade,
     upstream::UpstreamError,
 };
-use crate::{
-    journal,
-    plan::{Armed, Plan},
-};
+use crate::plan::{Armed, Plan};
 
 /// A toxic at work on an exchange's heads.
 struct Filter {
@@ -159,7 +156,6 @@ fn entry(client: &Client, facts: &Facts) -> Exchange {
     Exchange {
         proxy: client.proxy.name.to_string(),
         connection: client.connection.id,
-        started: journal::now(),
         method: facts.method.to_string(),
         host: facts.host.clone(),
         path: headers::redacted(facts.path.as_str()),

@@ -111,6 +111,10 @@ pub(crate) fn concerns(toxic: &Armed, scope: &Scope) -> bool {
 }
 
 impl Governor for BodyGovernor {
+    fn has_changed(&self) -> bool {
+        self.plan.has_changed()
+    }
+
     fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.plan.poll_changed(cx)
     }

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use super::{
     client::{Client, Via},
     exchange, tunnel,
-    upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
+    upstream::MAX_HEADER_SECTION,
 };
 use crate::{
     connection::{ByteGovernor, ConnectionShared},
@@ -219,7 +219,6 @@ pub(crate) async fn serve_http(
             .preserve_header_case(true)
             .auto_date_header(false)
             .max_header_size(MAX_HEADER_SECTION)
-            .max_headers(MAX_HEADERS)
             .header_read_timeout(proxy.idle_timeout)
             .timer(TokioTimer::new())
             .serve_connection(io, service)

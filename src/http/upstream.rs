@@ -187,7 +187,6 @@ impl Upstreams {
         let (sender, connection) = http1::Builder::new()
             .preserve_header_case(true)
             .max_header_size(MAX_HEADER_SECTION)
-            .max_headers(MAX_HEADERS)
             .handshake(TokioIo::new(io))
             .await
             .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
@@ -281,9 +280,10 @@ impl Upstreams {
     }
 }
 
-/// The largest header section, in bytes, and the most headers, in either direction.
+/// The largest header section, in bytes, in either direction.
 pub(crate) const MAX_HEADER_SECTION: usize = 256 * 1024;
-pub(crate) const MAX_HEADERS: usize = 1_000;
+/// The most headers, in either direction: hyper's default and Envoy's.
+pub(crate) const MAX_HEADERS: usize = 100;
 
 struct Failure {
     /// The request's body, if nothing of the request was sent.

@@ -113,6 +113,15 @@ impl<G: Governor> Flow<G> {
         }
     }
 
+    /// What a toxic does to the connection once the direction has ended: nothing, or it closes or breaks it.
+    pub(super) fn poll_after_end(&mut self, cx: &mut Context<'_>) -> Outcome {
+        self.lane.poll_changes(cx);
+        match self.lane.poll_next(cx) {
+            Poll::Ready(step @ (Step::Close | Step::Reset)) => Outcome::of_break(&step),
+            _ => Outcome::Ended,
+        }
+    }
+
     /// The sender has ended: its end travels through the lane as its data does.
     fn end(&mut self, how: How) {
         self.receiving = false;

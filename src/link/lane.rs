@@ -71,11 +71,22 @@ impl<G: Governor> Lane<G> {
         lane
     }
 
-    /// Follows the governor's changes; `cx` is woken by the next one.
-    pub fn poll_changes(&mut self, cx: &mut Context<'_>) {
-        while self.governor.poll_changed(cx).is_ready() {
+    /// Follows the governor's changes so far. Cheaper than [`poll_changes`](Self::poll_changes), which has to be
+    /// asked as well before the owner sleeps.
+    pub fn follow_changes(&mut self) {
+        if self.governor.has_changed() {
             self.follow();
         }
+    }
+
+    /// Follows the governor's changes, and tells whether there were any; `cx` is woken by the next one.
+    pub fn poll_changes(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut changed = false;
+        while self.governor.poll_changed(cx).is_ready() {
+            self.follow();
+            changed = true;
+        }
+        changed
     }
 
     /// Who decides on the toxics.

@@ -28,6 +28,9 @@ use bytes::Bytes;
 ///
 /// The link asks; whoever knows proxies, matches and budgets answers.
 pub trait Governor: Send {
+    /// Whether the toxics may have changed since [`wanted`](Self::wanted) was last asked. Cheap: no waker is kept.
+    fn has_changed(&self) -> bool;
+
     /// Comes back ready when the toxics may have changed since [`wanted`](Self::wanted) was last asked.
     fn poll_changed(&mut self, cx: &mut std::task::Context<'_>) -> std::task::Poll<()>;
 

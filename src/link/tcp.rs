@@ -112,13 +112,17 @@ struct Relay<'a, G> {
 impl<G: Governor> Relay<'_, G> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
         let Self { client, upstream, up, down, up_over, down_over, first, counters } = self;
-        if up_over.is_none() {
+        if let Some(Outcome::Ended) = up_over {
+            *up_over = Some(up.poll_after_end(cx));
+        } else if up_over.is_none() {
             let client_is_gone = down_over.as_ref().and_then(Outcome::refused);
             let polled = up.poll(cx, client, upstream, &counters.upstream, client_is_gone);
             *up_over = ready_or_none(polled);
             *first = first.or(up.sender_ended.map(|_| Side::Client));
         }
-        if down_over.is_none() {
+        if let Some(Outcome::Ended) = down_over {
+            *down_over = Some(down.poll_after_end(cx));
+        } else if down_over.is_none() {
             let upstream_is_gone = up_over.as_ref().and_then(Outcome::refused);
             let polled = down.poll(cx, upstream, client, &counters.downstream, upstream_is_gone);
             *down_over = ready_or_none(polled);

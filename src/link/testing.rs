@@ -84,6 +84,10 @@ async fn changed(mut receiver: Faults) -> Faults {
 }
 
 impl Governor for Watch {
+    fn has_changed(&self) -> bool {
+        self.receiver.has_changed().unwrap_or(false)
+    }
+
     fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.receiver = ready!(self.changed.as_mut().poll(cx));
         self.changed = Box::pin(changed(self.receiver.clone()));

@@ -130,6 +130,21 @@ async fn tox_10_a_reset_is_an_rst_on_both_sides_of_a_live_connection() {
 }
 
 #[tokio::test]
+async fn a_toxic_still_breaks_a_connection_whose_client_has_finished() {
+    for (up, later) in [(&[Fault::Reset(ms(200))][..], false), (&[], true)] {
+        let mut link = open(up, &[]).await;
+        link.client.shutdown().await.unwrap();
+        let (nothing, end) = read_all(&mut link.upstream).await;
+        assert_eq!((nothing.len(), end.unwrap()), (0, 0));
+        if later {
+            link.up.set(&[Fault::Reset(ms(0))]);
+        }
+        assert_reset(&mut link.client).await;
+        assert_eq!(link.ending().await, Ending { side: Side::Toxic, how: How::Rst });
+    }
+}
+
+#[tokio::test]
 async fn a_reset_does_not_queue_behind_what_a_client_refuses_to_read() {
     for down in [&[][..], &[Fault::Delay(ms(1))]] {
         let mut link = open(&[], down).await;
