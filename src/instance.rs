@@ -24,8 +24,8 @@ use journal_file::JournalWriter;
 
 /// A running instance: its proxies and its admin API.
 ///
-/// Dropping it stops it at once; [`Aconite::stop`] lets what is under way end. It lives on the tokio runtime that it was
-/// started on.
+/// Dropping it stops it at once; [`Aconite::stop`] lets what is under way end. Its admin API lives on the tokio runtime
+/// that it was started on, connections on threads of its own.
 ///
 /// ```
 /// use aconite::{Aconite, model::ProxySpec, toxics::ToxicSpec};
@@ -99,6 +99,9 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error("cannot set up TLS")]
     Tls(#[from] rustls::Error),
+    /// The system has no more threads, or no more files.
+    #[error("cannot start the threads for connections")]
+    Workers(#[from] io::Error),
     /// The journal's file cannot be written.
     #[error("cannot write the journal to `{path}`")]
     Journal {
@@ -202,6 +205,6 @@ impl Drop for Aconite {
 /// A supervisor that never listens, to try configurations on.
 pub(crate) fn dry_supervisor() -> Result<Arc<Supervisor>, StartError> {
     let authority = Arc::new(Authority::in_memory()?);
-    let shared = Shared::new(0, Catalogue::default(), authority, Terminator::new()?, None);
+    let shared = Shared::new(0, Catalogue::default(), authority, Terminator::new()?, None, 0)?;
     Ok(Supervisor::new(shared, true, true))
 }

@@ -14,8 +14,10 @@ mod metrics;
 mod plan;
 mod proxy;
 pub mod sim;
+mod steady;
 mod supervisor;
 pub mod tls;
+mod workers;
 
 pub use aconite_api::{client, model};
 pub use aconite_toxics as toxics;

@@ -26,6 +26,7 @@ use crate::{
     metrics::SharedMetrics,
     supervisor::Shared,
     tls,
+    workers::Workers,
 };
 
 /// What a proxy's connections know of it. A changed proxy has a new one.
@@ -170,12 +171,17 @@ impl Listening {
     pub(crate) fn start(
         socket: std::net::TcpListener,
         context: Arc<ProxyContext>,
-        tracker: &TaskTracker,
+        shared: &Shared,
     ) -> std::io::Result<Self> {
-        let listener = TcpListener::from_std(socket)?;
-        let address = listener.local_addr()?;
+        let address = socket.local_addr()?;
         let served = Arc::new(RwLock::new(Served { context, stop: CancellationToken::new() }));
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&served), tracker.clone()));
+        let worker = shared.workers.least_busy().ok_or(std::io::ErrorKind::Unsupported)?;
+        let listener = {
+            let _on = worker.runtime().enter();
+            TcpListener::from_std(socket)?
+        };
+        let doors = Doors { workers: Arc::clone(&shared.workers), tasks: shared.tracker.clone() };
+        let accepting = worker.runtime().spawn(accept(listener, Arc::clone(&served), doors));
         Ok(Self { address, accepting, served })
     }
 
@@ -205,7 +211,46 @@ impl Drop for Listening {
     }
 }
 
-async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, tracker: TaskTracker) {
+/// Where accepted connections go.
+struct Doors {
+    workers: Arc<Workers>,
+    tasks: TaskTracker,
+}
+
+impl Doors {
+    /// Runs a connection on the worker that has the fewest. An error says that the socket cannot be had there.
+    fn open<F>(
+        &self,
+        stream: TcpStream,
+        run: impl FnOnce(TcpStream) -> F + Send + 'static,
+    ) -> std::io::Result<()>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let Some(worker) = self.workers.least_busy() else { return Ok(()) };
+        let place = worker.place();
+        if worker.is_here() {
+            let running = run(stream);
+            self.tasks.spawn(async move {
+                running.await;
+                drop(place);
+            });
+            return Ok(());
+        }
+        let stream = stream.into_std()?;
+        let moved = async move {
+            match TcpStream::from_std(stream) {
+                Ok(stream) => run(stream).await,
+                Err(error) => tracing::warn!(%error, "a connection cannot go on"),
+            }
+            drop(place);
+        };
+        self.tasks.spawn_on(moved, worker.runtime());
+        Ok(())
+    }
+}
+
+async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, doors: Doors) {
     let now = || {
         let served = served.read().unwrap_or_else(PoisonError::into_inner);
         (Arc::clone(&served.context), served.stop.child_token())
@@ -213,23 +258,21 @@ async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, tracker: Tas
     let limit = Arc::new(Semaphore::new(now().0.spec.max_connections.unwrap_or(10_000)));
     loop {
         let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let (proxy, stop) = now();
-                tracker.spawn(async move {
-                    let shared = Arc::new(ConnectionShared::new(&proxy, peer, stop));
-                    let id = shared.id;
-                    proxy.open().insert(id, Arc::clone(&shared));
-                    serve(stream, shared).await;
-                    proxy.open().remove(&id);
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                // Out of file descriptors, or a client that left while it waited: go on, gently.
-                tracing::warn!(proxy = %now().0.name, %error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+        let accepted = listener.accept().await.and_then(|(stream, peer)| {
+            let (proxy, stop) = now();
+            doors.open(stream, move |stream| async move {
+                let shared = Arc::new(ConnectionShared::new(&proxy, peer, stop));
+                let id = shared.id;
+                proxy.open().insert(id, Arc::clone(&shared));
+                serve(stream, shared).await;
+                proxy.open().remove(&id);
+                drop(permit);
+            })
+        });
+        if let Err(error) = accepted {
+            // Out of file descriptors, or a client that left while it waited: go on, gently.
+            tracing::warn!(proxy = %now().0.name, %error, "cannot accept a connection");
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 }

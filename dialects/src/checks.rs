@@ -64,7 +64,7 @@ pub fn json_edits(input: &[u8]) {
     };
     let path = Path::parse(["$.*", "$..a", "$[0]"][usize::from(choice % 7 % 3)]).unwrap_or_default();
     let edited = json::apply(body, &[Op::Path(PathEdit { path, change })]);
-    let _ = json::member(body, "a");
+    let _ = json::members(body, ["a", "b"]);
     let Ok(document) = Document::parse(body) else {
         assert!(edited.is_err());
         return;

@@ -20,6 +20,6 @@ pub use document::{Document, Node};
 pub(crate) use edit::remove;
 pub use edit::{EditError, apply, same};
 pub use op::{Change, JsonType, Op, PatchOp, Path, PathEdit, Pointer};
-pub use scan::{Kind, NotJson, Span, member};
+pub use scan::{Kind, NotJson, Span, members};
 pub use splice::Splices;
 pub use text::{quote, unquote};

@@ -119,15 +119,15 @@ fn execute(Cli { remote, command }: Cli) -> Outcome {
     match command {
         Command::Serve(args) => {
             logs::init("info", args.drop_in());
-            many_threads()?.block_on(serve::run(args))
+            runtime()?.block_on(serve::run(args))
         }
         Command::Run(args) => {
             logs::init("warn", false);
-            many_threads()?.block_on(run::run(args))
+            runtime()?.block_on(run::run(args))
         }
         Command::Demo { keep } => {
             logs::init("warn", false);
-            Ok(many_threads()?.block_on(demo::run(keep)))
+            Ok(runtime()?.block_on(demo::run(keep)))
         }
         Command::Ca(args) => {
             logs::init("warn", false);
@@ -138,8 +138,7 @@ fn execute(Cli { remote, command }: Cli) -> Outcome {
         Command::Man { command } => generate::man(&Cli::command(), command.as_deref()),
         command => {
             logs::init("warn", false);
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(ask(&remote, command))
+            runtime()?.block_on(ask(&remote, command))
         }
     }
 }
@@ -162,8 +161,9 @@ async fn ask(remote: &Remote, command: Command) -> Outcome {
     }
 }
 
-fn many_threads() -> std::io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()
+/// For commands, and for what an instance does besides connections.
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `aconite serve`.
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -97,7 +98,8 @@ pub(super) async fn run(args: Args) -> Outcome {
         (None, Some(_)) => None,
         (file, _) => remote::token(file.as_deref())?,
     };
-    let mut builder = Aconite::builder().config(config).drop_in(drop_in);
+    let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let mut builder = Aconite::builder().config(config).drop_in(drop_in).workers(workers);
     if let Some(token) = token {
         builder = builder.token(token);
     }

@@ -34,12 +34,13 @@ pub(crate) struct Said {
 impl Said {
     /// Reads the two members of a JSON body that tell; of duplicates the last counts.
     pub(crate) fn by(body: &[u8]) -> Self {
-        let value = |name| json::member(body, name).and_then(|span| body.get(span));
+        let [model, streaming] = json::members(body, ["model", "stream"]);
+        let value = |span: Option<json::Span>| body.get(span?);
         Self {
-            model: value("model")
+            model: value(model)
                 .filter(|raw| raw.starts_with(b"\""))
                 .map(|raw| json::unquote(raw).into_owned()),
-            streaming: value("stream").map(|raw| raw == b"true"),
+            streaming: value(streaming).map(|raw| raw == b"true"),
         }
     }
 }

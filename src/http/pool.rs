@@ -15,6 +15,7 @@ use hyper::client::conn::{http1, http2};
 use tokio::time::Instant;
 
 use super::{body::Body, target::Origin};
+use crate::workers;
 
 /// How long an unused connection is kept.
 const KEEP: Duration = Duration::from_secs(90);
@@ -63,8 +64,15 @@ pub(crate) struct Pool {
 
 #[derive(Default)]
 struct Kept {
-    http1: Vec<(Instant, Http1)>,
+    http1: Vec<Unused>,
     http2: Option<http2::SendRequest<Body>>,
+}
+
+struct Unused {
+    since: Instant,
+    /// The worker whose thread hears of its socket first.
+    worker: Option<usize>,
+    connection: Http1,
 }
 
 /// A connection to send a request on.
@@ -74,7 +82,7 @@ pub(crate) enum Connection {
 }
 
 impl Pool {
-    /// A connection that is ready, the most recently used first.
+    /// A connection that is ready: the most recently used one of this worker, else of another.
     pub(crate) fn take(&self, key: &Key) -> Option<Connection> {
         let mut dropped = Vec::new();
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +93,10 @@ impl Pool {
             }
             kept.http2 = None;
         }
-        while let Some((_, mut connection)) = kept.http1.pop() {
+        let here = workers::here();
+        while let Some(last) = kept.http1.len().checked_sub(1) {
+            let own = kept.http1.iter().rposition(|unused| unused.worker == here);
+            let Unused { mut connection, .. } = kept.http1.remove(own.unwrap_or(last));
             if connection.is_fit() {
                 return Some(Connection::Http1(Box::new(connection)));
             }
@@ -116,7 +127,7 @@ impl Pool {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = hosts.entry(key.clone()).or_default();
         if kept.http1.len() < KEEP_MANY {
-            kept.http1.push((Instant::now(), connection));
+            kept.http1.push(Unused { since: Instant::now(), worker: workers::here(), connection });
         }
     }
 
@@ -130,7 +141,7 @@ impl Pool {
     pub(crate) fn sweep(&self) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         for kept in hosts.values_mut() {
-            kept.http1.retain_mut(|(since, connection)| since.elapsed() < KEEP && connection.is_fit());
+            kept.http1.retain_mut(|unused| unused.since.elapsed() < KEEP && unused.connection.is_fit());
             if kept.http2.as_ref().is_some_and(http2::SendRequest::is_closed) {
                 kept.http2 = None;
             }

@@ -19,6 +19,7 @@ use crate::{
     connection::{ByteGovernor, ConnectionShared},
     link::{ClientIo, Lane, SocketControl, ToxicSocket},
     proxy::Kind,
+    steady::steady,
     tls::{self, Negotiated as _},
 };
 
@@ -47,7 +48,7 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) 
         }
     };
     tokio::select! {
-        () = served => {}
+        () = steady(served) => {}
         () = stop.cancelled() => {}
     }
 }

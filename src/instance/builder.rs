@@ -3,6 +3,7 @@ use std::{
     hash::{BuildHasher, RandomState},
     io,
     net::SocketAddr,
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -31,6 +32,7 @@ pub struct Builder {
     catalogue: Catalogue,
     token: Option<String>,
     drop_in: bool,
+    workers: usize,
 }
 
 impl Builder {
@@ -42,6 +44,7 @@ impl Builder {
             catalogue: Catalogue::default(),
             token: None,
             drop_in: false,
+            workers: 1,
         }
     }
 
@@ -127,12 +130,18 @@ impl Builder {
         self
     }
 
+    /// How many threads connections are spread over. Default 1.
+    pub fn workers(mut self, workers: NonZeroUsize) -> Self {
+        self.workers = workers.get();
+        self
+    }
+
     /// Starts it, listening on everything that is configured.
     ///
     /// # Errors
     /// If anything that is configured cannot be had. Nothing runs then.
     pub async fn start(self) -> Result<Aconite, StartError> {
-        let Self { config, catalogue, token, drop_in } = self;
+        let Self { config, catalogue, token, drop_in, workers } = self;
         let token = match (token, &config.admin.token_file) {
             (None, Some(path)) => {
                 Some(read_token(path).map_err(|source| StartError::Token { path: path.clone(), source })?)
@@ -154,7 +163,7 @@ impl Builder {
             }
         };
         let seed = config.seed.unwrap_or_else(random_seed);
-        let shared = Shared::new(seed, catalogue, Arc::new(authority), Terminator::new()?, log);
+        let shared = Shared::new(seed, catalogue, Arc::new(authority), Terminator::new()?, log, workers)?;
         let production = config.is_production();
         let supervisor = Supervisor::new(shared, !production, !production || config.allow_production);
         let mut instance = Aconite {

@@ -133,7 +133,7 @@ impl Draft {
                 Some(listening)
             }
             (None, Some(socket)) => {
-                let started = Listening::start(socket, Arc::clone(&context), &shared.tracker);
+                let started = Listening::start(socket, Arc::clone(&context), shared);
                 Some(started.map_err(|error| ControlError::Listen(in_full(&error.to_string())))?)
             }
             (None, None) => None,

@@ -4,6 +4,7 @@ mod entry;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::Duration,
@@ -23,6 +24,7 @@ use crate::{
     metrics::SharedMetrics,
     proxy::Listening,
     tls,
+    workers::Workers,
 };
 use entry::Entry;
 
@@ -37,6 +39,7 @@ pub(crate) struct Shared {
     /// Lets what is under way end, and begins nothing new.
     pub(crate) drain: CancellationToken,
     pub(crate) tracker: TaskTracker,
+    pub(crate) workers: Arc<Workers>,
     pool: Arc<Pool>,
     connectors: Mutex<HashMap<UpstreamTls, (usize, Arc<tls::connect::Connector>)>>,
 }
@@ -48,11 +51,13 @@ impl Shared {
         authority: Arc<tls::authority::Authority>,
         terminator: tls::accept::Terminator,
         log: Option<tokio::sync::mpsc::Sender<String>>,
-    ) -> Self {
+        workers: usize,
+    ) -> io::Result<Self> {
         let pool = Arc::<Pool>::default();
         // Ends with the pool.
         tokio::spawn(sweep_regularly(Arc::downgrade(&pool)));
-        Self {
+        let tracker = TaskTracker::new();
+        Ok(Self {
             seed,
             catalogue: Arc::new(catalogue),
             journal: Arc::new(Journal::new(log)),
@@ -60,10 +65,11 @@ impl Shared {
             authority,
             terminator,
             drain: CancellationToken::new(),
-            tracker: TaskTracker::new(),
+            workers: Workers::start(workers, &tracker)?,
+            tracker,
             pool,
             connectors: Mutex::default(),
-        }
+        })
     }
 
     /// How a proxy reaches upstreams. Equal TLS settings share connections, others never.

@@ -43,12 +43,19 @@ pub fn known_hosts() -> impl Iterator<Item = (&'static str, Dialect)> {
 
 /// Whose host it is. A port, a dot at the end and case don't matter.
 pub(super) fn owner(host: &str) -> Option<Dialect> {
-    let name =
-        host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.').to_ascii_lowercase();
-    HOSTS.iter().find(|(pattern, _)| matches(pattern, &name)).map(|(_, dialect)| *dialect)
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.');
+    HOSTS
+        .iter()
+        .find(|(pattern, _)| matches(pattern.as_bytes(), name.as_bytes()))
+        .map(|(_, dialect)| *dialect)
 }
 
-fn matches(pattern: &str, name: &str) -> bool {
-    let Some((before, after)) = pattern.split_once('*') else { return pattern == name };
-    name.len() > before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let Some(star) = pattern.iter().position(|byte| *byte == b'*') else {
+        return pattern.eq_ignore_ascii_case(name);
+    };
+    let (before, after) = (&pattern[..star], &pattern[star + 1..]);
+    name.len() > before.len() + after.len()
+        && name[name.len() - after.len()..].eq_ignore_ascii_case(after)
+        && name[..before.len()].eq_ignore_ascii_case(before)
 }

@@ -33,17 +33,22 @@ pub struct NotJson {
     pub at: usize,
 }
 
-/// The value of a member of the top-level object, found without building anything. The last of duplicate keys wins.
-/// None if there is no such member, or the body is no JSON object.
-pub fn member(body: &[u8], name: &str) -> Option<Span> {
-    let (mut depth, mut wanted, mut found) = (0, false, None);
-    let mut open = 0;
-    scan(body, |token| match token {
-        Token::Key(span) if depth == 1 => wanted = unquote(&body[span]) == name,
+/// The values of members of the top-level object, found in one pass and without building anything. The last of
+/// duplicate keys wins. None where there is no such member, or the body is no JSON object.
+pub fn members<const N: usize>(body: &[u8], names: [&str; N]) -> [Option<Span>; N] {
+    let mut found = [const { None }; N];
+    let (mut depth, mut wanted, mut open) = (0, None::<usize>, 0);
+    let scanned = scan(body, |token| match token {
+        Token::Key(span) if depth == 1 => {
+            let key = unquote(&body[span]);
+            wanted = names.iter().position(|name| key == *name);
+        }
         Token::Key(_) => {}
         Token::Scalar(_, span) => {
-            if depth == 1 && std::mem::take(&mut wanted) {
-                found = Some(span);
+            if depth == 1
+                && let Some(wanted) = wanted.take()
+            {
+                found[wanted] = Some(span);
             }
         }
         Token::Open(kind, at) => {
@@ -55,13 +60,14 @@ pub fn member(body: &[u8], name: &str) -> Option<Span> {
         }
         Token::Close(end) => {
             depth -= 1;
-            if depth == 1 && std::mem::take(&mut wanted) {
-                found = Some(open..end);
+            if depth == 1
+                && let Some(wanted) = wanted.take()
+            {
+                found[wanted] = Some(open..end);
             }
         }
-    })
-    .ok()?;
-    found
+    });
+    if scanned.is_ok() { found } else { [const { None }; N] }
 }
 
 /// What a scan comes across, in order.
@@ -175,6 +181,8 @@ fn scan_string(body: &[u8], start: usize) -> Result<usize, NotJson> {
     }
     let mut at = start + 1;
     loop {
+        let rest = body.get(at..).unwrap_or_default();
+        at += rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..0x20)).count();
         match body.get(at) {
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') => match body.get(at + 1) {
@@ -186,7 +194,6 @@ fn scan_string(body: &[u8], start: usize) -> Result<usize, NotJson> {
                 }
                 _ => return Err(NotJson { at }),
             },
-            Some(0x20..) => at += 1,
             _ => return Err(NotJson { at }),
         }
     }

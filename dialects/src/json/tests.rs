@@ -95,6 +95,11 @@ fn json_07_the_last_of_duplicate_keys_wins() {
     );
 }
 
+fn member(body: &[u8], name: &str) -> Option<Span> {
+    let [span] = members(body, [name]);
+    span
+}
+
 #[test]
 fn a_member_is_found_at_the_top_alone() {
     let body = b" {\"a\":{\"model\":1},\"b\":[{\"model\":2}],\"mod\\u0065l\" : {\"x\":[1, 2]} ,\"c\":3}";

@@ -1,0 +1,114 @@
+//! A task that wakes itself goes on at once.
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU8,
+            Ordering::{AcqRel, Relaxed, Release},
+        },
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use atomic_waker::AtomicWaker;
+
+/// How often a future is polled in a row before other tasks have their turn.
+const MOST_POLLS: u32 = 16;
+
+/// Runs a future that wakes itself while it is polled, as two protocol machines in one task do for each message
+/// that they hand each other: it is polled again at once. To go through the scheduler costs the same poll, and a
+/// call that starts another thread for a task that is not to be had.
+pub(crate) async fn steady<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let wakes = Arc::new(Wakes { task: AtomicWaker::new(), state: AtomicU8::new(0) });
+    let waker = Waker::from(Arc::clone(&wakes));
+    std::future::poll_fn(|cx| {
+        wakes.task.register(cx.waker());
+        let mut inner = Context::from_waker(&waker);
+        for _ in 0..MOST_POLLS {
+            wakes.state.store(POLLING, Release);
+            let polled = future.as_mut().poll(&mut inner);
+            if polled.is_ready() || wakes.state.compare_exchange(POLLING, 0, AcqRel, Relaxed).is_ok() {
+                return polled;
+            }
+        }
+        wakes.state.store(0, Release);
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+struct Wakes {
+    task: AtomicWaker,
+    state: AtomicU8,
+}
+
+const POLLING: u8 = 1;
+const WOKEN: u8 = 2;
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.state.fetch_or(WOKEN, AcqRel) & POLLING == 0 {
+            self.task.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::poll_fn, sync::atomic::AtomicU32};
+
+    use super::*;
+
+    struct Counted(AtomicU32);
+
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, AcqRel);
+        }
+    }
+
+    #[test]
+    fn a_future_that_wakes_itself_is_polled_again_and_nobody_is_woken() {
+        let task = Arc::new(Counted(AtomicU32::new(0)));
+        let waker = Waker::from(Arc::clone(&task));
+        let mut kept = None;
+        let mut polls = 0;
+        let mut future = Box::pin(steady(poll_fn(|cx| {
+            polls += 1;
+            kept = Some(cx.waker().clone());
+            if polls < 5 {
+                cx.waker().wake_by_ref();
+            }
+            if polls < 6 { Poll::Pending } else { Poll::Ready(polls) }
+        })));
+        let mut cx = Context::from_waker(&waker);
+        assert!(future.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(task.0.load(std::sync::atomic::Ordering::Acquire), 0);
+        drop(future);
+        assert_eq!(polls, 5);
+        kept.expect("it was polled").wake();
+        assert_eq!(task.0.load(std::sync::atomic::Ordering::Acquire), 1);
+    }
+
+    #[test]
+    fn one_that_never_rests_lets_others_have_their_turn() {
+        let task = Arc::new(Counted(AtomicU32::new(0)));
+        let waker = Waker::from(Arc::clone(&task));
+        let mut polls = 0;
+        let mut future = Box::pin(steady(poll_fn(|cx| {
+            polls += 1;
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        })));
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(future);
+        assert_eq!((polls, task.0.load(std::sync::atomic::Ordering::Acquire)), (MOST_POLLS, 1));
+    }
+}
