@@ -67,8 +67,10 @@ impl ConnectionShared {
     }
 
     /// The names of the byte toxics that act on it and may be told of.
-    pub(crate) fn marks(&self) -> Vec<String> {
-        let plan = self.proxy.plan.borrow();
+    pub(crate) fn marks(&self, plan: &Plan) -> Vec<String> {
+        if plan.toxics.is_empty() {
+            return Vec::new();
+        }
         let decisions = self.decisions();
         let acting = plan.toxics.iter().filter(|toxic| {
             toxic.spec.marker && decisions.given(toxic.id.toxic).is_some_and(|ticket| ticket.is_good())

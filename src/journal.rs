@@ -11,6 +11,8 @@ use std::{
 };
 
 use aconite_api::model::{Exchange, ExchangeFilter, Happening};
+use aconite_dialects::{Dialect, Operation};
+use http::Method;
 use jiff::Timestamp;
 use tokio::sync::{Notify, broadcast};
 
@@ -31,7 +33,22 @@ pub(crate) struct Journal {
 pub(crate) struct Record {
     pub(crate) id: u64,
     began: Timestamp,
+    head: Head,
     entry: Mutex<Exchange>,
+}
+
+/// What is known of an exchange as it begins, in no more memory than it needs.
+pub(crate) struct Head {
+    pub(crate) proxy: Arc<str>,
+    pub(crate) connection: u64,
+    pub(crate) method: Method,
+    pub(crate) host: Arc<str>,
+    /// Without secrets.
+    pub(crate) path: String,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) operation: Option<Operation>,
+    pub(crate) scene: Option<String>,
+    pub(crate) test_id: Option<String>,
 }
 
 impl Record {
@@ -41,7 +58,21 @@ impl Record {
     }
 
     pub(crate) fn copy(&self) -> Exchange {
-        Exchange { started: shown(self.began), ..lock(&self.entry).clone() }
+        let Head { proxy, connection, method, host, path, dialect, operation, scene, test_id } = &self.head;
+        Exchange {
+            id: self.id,
+            started: shown(self.began),
+            proxy: proxy.to_string(),
+            connection: *connection,
+            method: method.to_string(),
+            host: host.to_string(),
+            path: path.clone(),
+            dialect: dialect.map(|dialect| dialect.to_string()),
+            operation: operation.map(|operation| operation.to_string()),
+            scene: scene.clone(),
+            test_id: test_id.clone(),
+            ..lock(&self.entry).clone()
+        }
     }
 }
 
@@ -59,10 +90,9 @@ impl Journal {
     }
 
     /// Begins an exchange.
-    pub(crate) fn begin(&self, entry: Exchange) -> Arc<Record> {
+    pub(crate) fn begin(&self, head: Head) -> Arc<Record> {
         let id = self.numbers.fetch_add(1, Relaxed);
-        let entry = Mutex::new(Exchange { id, ..entry });
-        let record = Arc::new(Record { id, began: Timestamp::now(), entry });
+        let record = Arc::new(Record { id, began: Timestamp::now(), head, entry: Mutex::default() });
         let mut ring = lock(&self.ring);
         if ring.len() == CAPACITY {
             ring.pop_front();

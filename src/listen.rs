@@ -6,6 +6,8 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::link;
+
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4_096;
 
@@ -83,6 +85,7 @@ fn listen_on(address: SocketAddr, both: bool) -> io::Result<TcpListener> {
     }
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
+    link::prepare(&socket);
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
@@ -134,6 +137,19 @@ mod tests {
         ] {
             assert_eq!(resolve(listen).await, Err(error.to_owned()), "{listen}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn accepted_sockets_have_the_options_of_their_listener() {
+        let listener = bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let socket = socket2::SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), std::time::Duration::from_secs(15));
     }
 
     #[test]

@@ -279,8 +279,8 @@ async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, doors: Doors
 
 /// Serves one connection to its end.
 async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) {
-    // The kernel may refuse on a socket that is gone already; the first read then tells.
-    let _ = stream.set_nodelay(true);
+    #[cfg(not(target_os = "linux"))]
+    link::prepare(&stream);
     let spoiled = connection.connect_fault(|fault| {
         matches!(fault, ConnectFault::ResetOnAccept(_) | ConnectFault::CloseOnAccept(_))
     });

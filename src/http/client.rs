@@ -37,7 +37,7 @@ pub(crate) enum Via {
 /// What a client asked for with CONNECT, and what it then said in its TLS handshake.
 pub(crate) struct FarEnd {
     /// The host that the exchanges are for: the TLS server name, else CONNECT's.
-    pub(crate) host: String,
+    pub(crate) host: Arc<str>,
     /// CONNECT's host.
     pub(crate) connect_host: String,
     pub(crate) target: Arc<Target>,
@@ -57,13 +57,13 @@ impl Client {
     }
 
     fn reverse(&self, target: &Arc<Target>, head: &request::Parts) -> Destination {
-        let asked = asked_authority(head).unwrap_or_default();
         let (host, own) = match &**target {
-            Target::Server { origin, .. } => (origin.host.to_string(), origin.authority()),
-            Target::Simulated { name, .. } => (name.clone(), name.clone()),
+            Target::Server { origin, .. } => (&origin.host, &origin.authority),
+            Target::Simulated { name, .. } => (name, name),
         };
-        let authority = if self.proxy.spec.preserve_host && !asked.is_empty() { asked } else { own };
-        Destination { target: Arc::clone(target), host, authority }
+        let asked = self.proxy.spec.preserve_host.then(|| asked_authority(head)).flatten();
+        let authority = asked.map_or_else(|| Arc::clone(own), Into::into);
+        Destination { target: Arc::clone(target), host: Arc::clone(host), authority }
     }
 
     fn forward(&self, head: &request::Parts) -> Result<Destination, Trouble> {
@@ -74,7 +74,7 @@ impl Client {
         let tls = scheme == "https";
         let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let origin = Origin::new(tls, authority.host(), port);
-        let host = origin.host.to_string();
+        let host = Arc::clone(&origin.host);
         let target = self
             .rules()?
             .target(&host, port)
@@ -143,29 +143,30 @@ fn tunnelled(end: &Arc<FarEnd>, head: &request::Parts) -> Result<Destination, Tr
         );
         return Err(Trouble::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", text));
     }
-    let fallback = if asked.is_empty() { end.host.clone() } else { asked };
+    let fallback = if asked.is_empty() { &*end.host } else { &*asked };
     Ok(Destination {
-        authority: authority_for(&end.target, &fallback),
+        authority: authority_for(&end.target, fallback),
         target: Arc::clone(&end.target),
-        host: end.host.clone(),
+        host: Arc::clone(&end.host),
     })
 }
 
 /// The Host for an upstream: the client's, as it came. A host that is mapped elsewhere keeps it:
 /// the upstream stands in for it.
-fn authority_for(target: &Target, asked: &str) -> String {
+fn authority_for(target: &Target, asked: &str) -> Arc<str> {
     match target {
-        Target::Server { origin, .. } if asked.is_empty() => origin.authority(),
-        _ => asked.to_owned(),
+        Target::Server { origin, .. } if asked.is_empty() => Arc::clone(&origin.authority),
+        _ => asked.into(),
     }
 }
 
 /// The authority that a request names: `:authority` or an absolute target before Host.
 fn asked_authority(head: &request::Parts) -> Option<String> {
-    if let Some(authority) = head.uri.authority() {
-        return Some(authority.as_str().to_owned());
-    }
-    head.headers.get(header::HOST).and_then(|host| host.to_str().ok()).map(str::to_owned)
+    let asked = match head.uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => head.headers.get(header::HOST)?.to_str().ok()?,
+    };
+    (!asked.is_empty()).then(|| asked.to_owned())
 }
 
 /// The host of an authority, without port and brackets.

@@ -9,6 +9,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::link;
+
 /// How long one address may take before the next is tried beside it (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
@@ -73,7 +75,7 @@ pub(crate) async fn dial(
         .await
         .unwrap_or_else(|_| Err(DialError::Timeout { host: host.to_owned(), limit }))?;
     // The kernel may refuse on a socket that is gone already; the first read then tells.
-    let _ = stream.set_nodelay(true);
+    link::prepare(&stream);
     Ok(stream)
 }
 

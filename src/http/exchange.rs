@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use aconite_api::model::{Attempt, Exchange, ExchangeEnd, How, Side};
+use aconite_api::model::{Attempt, ExchangeEnd, How, Side};
 use aconite_toxics::{
     BodyForm, ConnectFault, Decision, DeclaredLength, Direction, Ending, ExchangeFilter, Instance, Level,
     StageId, Verdict,
@@ -31,7 +31,10 @@ use super::{
     upgrade,
     upstream::UpstreamError,
 };
-use crate::plan::{Armed, Plan};
+use crate::{
+    journal::Head,
+    plan::{Armed, Plan},
+};
 
 /// A toxic at work on an exchange's heads.
 struct Filter {
@@ -72,9 +75,9 @@ pub(crate) async fn run(
 pub(crate) struct Destination {
     pub(crate) target: Arc<Target>,
     /// The host, for matching and for the record.
-    pub(crate) host: String,
+    pub(crate) host: Arc<str>,
     /// What the upstream is told as Host.
-    pub(crate) authority: String,
+    pub(crate) authority: Arc<str>,
 }
 
 struct Running {
@@ -142,7 +145,11 @@ async fn prepare(
         RequestBody::Stream(incoming)
     };
     let own = client.own_toxic(&head.headers)?;
-    let record = client.proxy.journal.begin(entry(client, &facts));
+    let record = client.proxy.journal.begin(written(client, &facts));
+    record.note(|entry| {
+        entry.model.clone_from(&facts.said.model);
+        entry.streaming = facts.streaming().unwrap_or(false);
+    });
     let number = client.proxy.number_of(facts.test_id.as_deref());
     let ongoing = Arc::new(Ongoing::new(client, facts, own, record, number));
     if let RequestBody::Read(bytes) = &body {
@@ -152,27 +159,24 @@ async fn prepare(
     Ok(Running { ongoing, head, body, upgrade })
 }
 
-fn entry(client: &Client, facts: &Facts) -> Exchange {
-    Exchange {
-        proxy: client.proxy.name.to_string(),
+fn written(client: &Client, facts: &Facts) -> Head {
+    Head {
+        proxy: Arc::clone(&client.proxy.name),
         connection: client.connection.id,
-        method: facts.method.to_string(),
-        host: facts.host.clone(),
+        method: facts.method.clone(),
+        host: Arc::clone(&facts.host),
         path: headers::redacted(facts.path.as_str()),
-        dialect: facts.dialect.map(|dialect| dialect.to_string()),
-        operation: facts.operation.map(|operation| operation.to_string()),
-        model: facts.said.model.clone(),
+        dialect: facts.dialect,
+        operation: facts.operation,
         scene: facts.scene.clone(),
         test_id: facts.test_id.clone(),
-        streaming: facts.streaming().unwrap_or(false),
-        ..Exchange::default()
     }
 }
 
 impl Running {
     async fn answer(mut self, plan: &Arc<Plan>, target: &Target, authority: &str) -> Response<Body> {
         if let Some(fault) = self.connect_fault(plan) {
-            return self.cannot_connect(fault, target).await;
+            return self.cannot_connect(plan, fault, target).await;
         }
         let mut filters = self.filters(plan);
         match self.before_the_request(&mut filters).await {
@@ -185,7 +189,7 @@ impl Running {
             Ok(response) => response,
             Err(error) => {
                 self.attempt(target, error.code(), None, asked);
-                return self.trouble(error.status(), error.code(), &error.to_string());
+                return self.trouble(plan, error.status(), error.code(), &error.to_string());
             }
         };
         self.attempt(target, "ok", Some(response.status().as_u16()), asked);
@@ -227,7 +231,7 @@ impl Running {
         Some(fault)
     }
 
-    async fn cannot_connect(&self, fault: ConnectFault, target: &Target) -> Response<Body> {
+    async fn cannot_connect(&self, plan: &Plan, fault: ConnectFault, target: &Target) -> Response<Body> {
         let limit = self.ongoing.proxy.upstreams.connect_timeout;
         let (status, code, message) = match fault {
             ConnectFault::DnsNxdomain => {
@@ -243,7 +247,7 @@ impl Running {
             }
         };
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-        self.trouble(status, code, &message)
+        self.trouble(plan, status, code, &message)
     }
 
     /// Starts the toxics that act on heads.
@@ -440,7 +444,7 @@ impl Running {
             head.headers.remove(header::TRANSFER_ENCODING);
             announced = None;
         }
-        self.mark(&mut head.headers, |toxic| match toxic.level {
+        self.mark(plan, &mut head.headers, |toxic| match toxic.level {
             Level::Exchange => true,
             _ => concerns(toxic, &scope),
         });
@@ -464,9 +468,9 @@ impl Running {
     }
 
     /// Names the toxics that apply, the ones on the connection's bytes too.
-    fn mark(&self, headers: &mut HeaderMap, applies: impl Fn(&Armed) -> bool) {
+    fn mark(&self, plan: &Plan, headers: &mut HeaderMap, applies: impl Fn(&Armed) -> bool) {
         let mut names = self.ongoing.marks(applies);
-        names.extend(self.ongoing.connection.marks());
+        names.extend(self.ongoing.connection.marks(plan));
         if names.is_empty() {
             return;
         }
@@ -497,9 +501,9 @@ impl Running {
         std::future::pending().await
     }
 
-    fn respond(&self, answer: Response<Bytes>, _plan: &Plan) -> Response<Body> {
+    fn respond(&self, answer: Response<Bytes>, plan: &Plan) -> Response<Body> {
         let (mut head, bytes) = answer.into_parts();
-        self.mark(&mut head.headers, |toxic| toxic.level == Level::Exchange);
+        self.mark(plan, &mut head.headers, |toxic| toxic.level == Level::Exchange);
         let length = bytes.len() as u64;
         if !head.headers.contains_key(header::CONTENT_LENGTH) {
             head.headers.insert(header::CONTENT_LENGTH, length.into());
@@ -511,9 +515,9 @@ impl Running {
     }
 
     /// The proxy's own failure.
-    fn trouble(&self, status: StatusCode, code: &'static str, message: &str) -> Response<Body> {
+    fn trouble(&self, plan: &Plan, status: StatusCode, code: &'static str, message: &str) -> Response<Body> {
         let mut response = own_answer::refusal(&Trouble::new(status, code, message));
-        self.mark(response.headers_mut(), |toxic| toxic.level == Level::Connect);
+        self.mark(plan, response.headers_mut(), |toxic| toxic.level == Level::Connect);
         self.ongoing.answered(status.as_u16(), false);
         self.ongoing.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
         response

@@ -1,5 +1,8 @@
 //! What is known of a request.
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use aconite_dialects::{Dialect, Operation, json};
 use aconite_toxics::{BodyForm, Direction, RequestFacts, Scope};
@@ -12,7 +15,7 @@ use super::headers;
 pub(crate) struct Facts {
     pub(crate) method: Method,
     /// The host asked for, lower case, without port or brackets.
-    pub(crate) host: String,
+    pub(crate) host: Arc<str>,
     pub(crate) path: PathAndQuery,
     pub(crate) headers: HeaderMap,
     pub(crate) dialect: Option<Dialect>,
@@ -47,7 +50,7 @@ impl Said {
 
 impl Facts {
     /// What the head alone says. `host` is the one that the request leads to.
-    pub(crate) fn of(head: &request::Parts, host: &str) -> Self {
+    pub(crate) fn of(head: &request::Parts, host: &Arc<str>) -> Self {
         let text = |name: &header::HeaderName| {
             head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
@@ -56,7 +59,11 @@ impl Facts {
         let known = aconite_dialects::recognise(host, head.method.as_str(), path.path(), has_header);
         Self {
             method: head.method.clone(),
-            host: host.to_ascii_lowercase(),
+            host: if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                host.to_ascii_lowercase().into()
+            } else {
+                Arc::clone(host)
+            },
             headers: head.headers.clone(),
             dialect: known.dialect,
             operation: known.operation,
@@ -118,8 +125,11 @@ pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
     if let Some(framing) = aconite_dialects::Framing::of_content_type(value) {
         return BodyForm::Events(framing);
     }
-    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence == "application/json" || essence.ends_with("+json") {
+    let essence = value.split(';').next().unwrap_or_default().trim().as_bytes();
+    let suffix = essence.len().checked_sub(b"+json".len()).and_then(|at| essence.get(at..));
+    if essence.eq_ignore_ascii_case(b"application/json")
+        || suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(b"+json"))
+    {
         BodyForm::Document
     } else {
         BodyForm::Opaque

@@ -277,6 +277,9 @@ impl Ongoing {
 
     /// Takes the request's own secrets out of what was captured.
     fn redact(&self, entry: &mut Exchange) {
+        if !self.captures() {
+            return;
+        }
         let secrets = super::headers::secrets(&self.facts.headers);
         for text in [&mut entry.request_body, &mut entry.response_body].into_iter().flatten() {
             for secret in &secrets {

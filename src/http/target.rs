@@ -19,7 +19,7 @@ pub(crate) enum Target {
         prefix: String,
     },
     /// A simulated provider inside this process.
-    Simulated { name: String, simulator: Arc<Simulator> },
+    Simulated { name: Arc<str>, simulator: Arc<Simulator> },
 }
 
 /// A server on the network: scheme, host and port.
@@ -31,27 +31,22 @@ pub(crate) struct Origin {
     pub(crate) port: u16,
     /// The TLS server name to ask for, where that is not the host.
     pub(crate) server_name: Option<Arc<str>>,
+    /// What the Host header says.
+    pub(crate) authority: Arc<str>,
 }
 
 impl Origin {
     pub(crate) fn new(tls: bool, host: &str, port: u16) -> Self {
-        Self { tls, host: host.trim_start_matches('[').trim_end_matches(']').into(), port, server_name: None }
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let default = if tls { 443 } else { 80 };
+        let authority = if port == default { bracketed(host) } else { format!("{}:{port}", bracketed(host)) };
+        Self { tls, host: host.into(), port, server_name: None, authority: authority.into() }
     }
 
     /// The same server, asked for by another TLS server name.
     pub(crate) fn named(self, server_name: Option<&str>) -> Self {
         let server_name = server_name.filter(|name| **name != *self.host).map(Into::into);
         Self { server_name, ..self }
-    }
-
-    /// What the Host header says.
-    pub(crate) fn authority(&self) -> String {
-        let default = if self.tls { 443 } else { 80 };
-        if self.port == default {
-            bracketed(&self.host)
-        } else {
-            format!("{}:{}", bracketed(&self.host), self.port)
-        }
     }
 }
 
@@ -74,7 +69,7 @@ impl Target {
         if url.starts_with("sim://") {
             let simulator = Simulator::new(url).map_err(|error| error.to_string())?;
             let name = url.trim_start_matches("sim://").split(['?', '/']).next().unwrap_or_default();
-            return Ok(Self::Simulated { name: name.to_owned(), simulator: Arc::new(simulator) });
+            return Ok(Self::Simulated { name: name.into(), simulator: Arc::new(simulator) });
         }
         let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let uri: Uri = whole.parse().map_err(|error| format!("`{url}` is no URL: {error}"))?;
@@ -124,7 +119,7 @@ impl Target {
         parts.scheme = Some(if origin.tls { Scheme::HTTPS } else { Scheme::HTTP });
         parts.authority = Authority::try_from(authority).ok();
         if parts.authority.is_none() {
-            parts.authority = Authority::try_from(origin.authority()).ok();
+            parts.authority = Authority::try_from(&*origin.authority).ok();
         }
         parts.path_and_query = Some(joined.clone());
         Uri::from_parts(parts).unwrap_or_else(|_| Uri::from(joined))

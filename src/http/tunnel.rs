@@ -213,7 +213,7 @@ async fn open(
         let origin = Origin::new(tls, &host, port).named(name);
         let server = || Arc::new(Target::Server { origin, prefix: String::new() });
         Arc::new(FarEnd {
-            host: name.unwrap_or(&host).to_owned(),
+            host: name.unwrap_or(&host).into(),
             connect_host: host.clone(),
             target: named.or_else(|| mapped.clone()).unwrap_or_else(server),
         })

@@ -18,7 +18,7 @@ pub use counters::{Counters, Traffic};
 pub use ending::{Ending, How, Side};
 pub use lane::Lane;
 pub use socket::ToxicSocket;
-pub use tcp::relay;
+pub use tcp::{prepare, relay};
 pub use timer::Timer;
 
 use aconite_toxics::{Report, StageId, StreamFilter};

@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     Counters, Governor, Lane, SocketControl,
     flow::{READ_SIZE, with_scratch},
-    tcp::{break_on_drop, finish, prepare},
+    tcp::{break_on_drop, finish},
 };
 
 mod stream;
@@ -92,7 +92,6 @@ impl<G: Governor> ToxicSocket<G> {
     where
         C: AsRef<Counters> + Send + Sync + 'static,
     {
-        prepare(&stream);
         let control = SocketControl::new();
         let socket = Self {
             stream,

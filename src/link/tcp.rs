@@ -35,8 +35,6 @@ pub async fn relay<G: Governor>(
     counters: &Counters,
     stop: impl Future<Output = ()>,
 ) -> Ending {
-    prepare(&client);
-    prepare(&upstream);
     let mut relay = Relay {
         client,
         upstream,
@@ -59,14 +57,15 @@ pub async fn relay<G: Governor>(
 }
 
 /// Sets what every socket of the data plane has: no delay of small writes, and probes that find a
-/// peer that vanished without a word.
-pub(super) fn prepare(socket: &TcpStream) {
+/// peer that vanished without a word. On Linux what a listener accepts has what the listener has.
+pub fn prepare<'s>(socket: impl Into<SockRef<'s>>) {
+    let socket = socket.into();
     let keepalive = TcpKeepalive::new().with_time(PROBE_AFTER);
     #[cfg(target_os = "linux")]
     let keepalive = keepalive.with_interval(PROBE_AFTER);
     // A socket that refuses them has ended already, which reading it will tell.
-    let _ = socket.set_nodelay(true);
-    let _ = SockRef::from(socket).set_tcp_keepalive(&keepalive);
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(&keepalive);
 }
 
 /// How long a silent peer is left alone before it is probed, and between probes.

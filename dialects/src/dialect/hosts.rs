@@ -51,6 +51,9 @@ pub(super) fn owner(host: &str) -> Option<Dialect> {
 }
 
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    if !pattern.last().zip(name.last()).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b)) {
+        return false;
+    }
     let Some(star) = pattern.iter().position(|byte| *byte == b'*') else {
         return pattern.eq_ignore_ascii_case(name);
     };
