@@ -390,6 +390,39 @@ async fn http_32_a_slow_upload_arrives_as_it_is_sent() {
 }
 
 #[tokio::test]
+async fn http_32_a_head_that_takes_too_long_is_answered_408_and_a_body_never_is() {
+    let origin = Origin::answering(OK).await;
+    let proxied = Proxied::with(json!({"upstream": origin.url(), "header_timeout": "300ms"})).await;
+    let mut client = proxied.connect().await;
+    for _ in 0..2 {
+        client.write_all(b"POST /v1/files HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n").await.unwrap();
+        for byte in [b"1", b"2", b"3"] {
+            tokio::time::sleep(Duration::from_millis(250)).await;
+            client.write_all(byte).await.unwrap();
+        }
+        let mut answer = vec![0; OK.len()];
+        client.read_exact(&mut answer).await.unwrap();
+        assert!(answer.ends_with(b"\r\n\r\nok"));
+    }
+    client.write_all(b"GET / HTTP/1.1\r\nHo").await.unwrap();
+    let started = std::time::Instant::now();
+    let heard = hear(&mut client, GUARD).await;
+    assert!(started.elapsed() >= Duration::from_millis(250));
+    assert_eq!((heard.status(), heard.end), (408, End::Closed));
+    assert!(heard.text().contains("x-aconite-error: head_timeout\r\n"), "{}", heard.text());
+}
+
+#[tokio::test]
+async fn a_client_that_rests_too_long_is_let_go_without_a_word() {
+    let origin = Origin::answering(OK).await;
+    let proxied = Proxied::with(json!({"upstream": origin.url(), "idle_timeout": "300ms"})).await;
+    let mut client = proxied.connect().await;
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let heard = hear(&mut client, GUARD).await;
+    assert_eq!((heard.status(), heard.body(), heard.end), (200, b"ok".to_vec(), End::Closed));
+}
+
+#[tokio::test]
 async fn http_33_an_answer_that_ends_with_its_connection_is_complete() {
     let origin = Origin::answering_once(
         "HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n{\"object\":\"list\",\"data\":[]}",

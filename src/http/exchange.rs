@@ -57,16 +57,21 @@ pub(crate) async fn run(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
+    client.control.exchange_begins();
     let (head, incoming) = request.into_parts();
+    let refuse = |trouble| {
+        client.control.exchange_ends();
+        Ok(own_answer::refusal(&trouble))
+    };
     let destination = match client.destination(&head) {
         Ok(destination) => destination,
-        Err(trouble) => return Ok(own_answer::refusal(&trouble)),
+        Err(trouble) => return refuse(trouble),
     };
     let facts = Facts::of(&head, &destination.host);
     let plan = Arc::clone(&client.proxy.plan.borrow());
     let exchange = match prepare(&client, &plan, head, incoming, facts).await {
         Ok(exchange) => exchange,
-        Err(trouble) => return Ok(own_answer::refusal(&trouble)),
+        Err(trouble) => return refuse(trouble),
     };
     Ok(exchange.answer(&plan, &destination.target, &destination.authority).await)
 }

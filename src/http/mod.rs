@@ -11,6 +11,7 @@ mod governor;
 mod headers;
 mod ongoing;
 mod own_answer;
+mod patience;
 mod pool;
 mod server;
 mod source;

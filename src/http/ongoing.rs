@@ -318,6 +318,7 @@ impl Ongoing {
             self.redact(entry);
         });
         self.proxy.journal.end(&self.record);
+        self.control.exchange_ends();
     }
 }
 

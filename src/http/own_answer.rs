@@ -1,4 +1,5 @@
 //! Answers that are the proxy's own, and say so.
+use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
 use super::{body::Body, headers};
@@ -24,6 +25,28 @@ impl Trouble {
     }
 }
 
+/// An answer of the proxy's own as it is sent over HTTP/1 where no hyper is there to do it.
+pub(crate) fn wire(answer: &Response<Body>) -> Bytes {
+    let mut text = format!("HTTP/1.1 {}\r\n", answer.status()).into_bytes();
+    for (name, value) in answer.headers() {
+        text.extend_from_slice(name.as_str().as_bytes());
+        text.extend_from_slice(b": ");
+        text.extend_from_slice(value.as_bytes());
+        text.extend_from_slice(b"\r\n");
+    }
+    text.extend_from_slice(b"\r\n");
+    if let Body::Full(bytes) = answer.body() {
+        text.extend_from_slice(bytes);
+    }
+    text.into()
+}
+
+/// What a client gets whose request's head takes too long (RFC 9110, section 15.5.9).
+pub(crate) fn too_slow() -> Response<Body> {
+    let text = "the request's head took too long";
+    refusal(&Trouble::new(StatusCode::REQUEST_TIMEOUT, "head_timeout", text).closing())
+}
+
 /// An answer that nobody takes for the provider's: `x-aconite-error` and a JSON body name the proxy.
 pub(crate) fn refusal(trouble: &Trouble) -> Response<Body> {
     let body = serde_json::json!({
@@ -34,7 +57,7 @@ pub(crate) fn refusal(trouble: &Trouble) -> Response<Body> {
             "message": format!("aconite: {}", trouble.message),
         }
     });
-    let bytes = bytes::Bytes::from(body.to_string());
+    let bytes = Bytes::from(body.to_string());
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = trouble.status;
     let headers = response.headers_mut();

@@ -12,12 +12,14 @@ use tokio::net::TcpStream;
 
 use super::{
     client::{Client, Via},
-    exchange, tunnel,
+    exchange, own_answer,
+    patience::run_out,
+    tunnel,
     upstream::MAX_HEADER_SECTION,
 };
 use crate::{
     connection::{ByteGovernor, ConnectionShared},
-    link::{ClientIo, Lane, SocketControl, ToxicSocket},
+    link::{ClientIo, Lane, Phase, SocketControl, ToxicSocket},
     proxy::Kind,
     steady::steady,
     tls::{self, Negotiated as _},
@@ -191,6 +193,7 @@ pub(crate) async fn serve_http(
     http2: bool,
 ) {
     let proxy = Arc::clone(&connection.proxy);
+    let patient = control.clone();
     let client = Arc::new(Client {
         proxy: Arc::clone(&proxy),
         connection: Arc::clone(connection),
@@ -220,15 +223,23 @@ pub(crate) async fn serve_http(
             .preserve_header_case(true)
             .auto_date_header(false)
             .max_header_size(MAX_HEADER_SECTION)
-            .header_read_timeout(proxy.idle_timeout)
-            .timer(TokioTimer::new())
+            // `run_out` does it, by one timer for all requests.
+            .header_read_timeout(None)
             .serve_connection(io, service)
             .with_upgrades();
         let mut serving = pin!(serving);
         tokio::select! {
+            biased;
             result = serving.as_mut() => result,
             () = proxy.drain.cancelled() => {
                 serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+            phase = run_out(&patient, proxy.header_timeout, proxy.idle_timeout) => {
+                match phase {
+                    Phase::Head => patient.fin_after(own_answer::wire(&own_answer::too_slow())),
+                    _ => patient.fin_after_flush(),
+                }
                 serving.await
             }
         }

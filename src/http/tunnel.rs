@@ -3,7 +3,6 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use aconite_toxics::ConnectFault;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::BodyExt as _;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -48,11 +47,7 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShar
         let connect = match head {
             Ok(Ok(head)) => parse(&head),
             Ok(Err(trouble)) => Err(trouble),
-            Err(_) => Err(Some(Trouble::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "head_timeout",
-                "the request's head took too long",
-            ))),
+            Err(_) => return write_answer(&mut stream, own_answer::too_slow()).await,
         };
         let connect = match connect {
             Ok(connect) => connect,
@@ -353,20 +348,9 @@ async fn spoiled(connection: &ConnectionShared, host: &str) -> Option<Trouble> {
 
 /// Writes a small answer by hand: there is no HTTP connection yet.
 async fn write_answer(stream: &mut TcpStream, answer: Response<Body>) {
-    let (head, body) = answer.into_parts();
-    let mut text = format!("HTTP/1.1 {}\r\n", head.status).into_bytes();
-    for (name, value) in &head.headers {
-        text.extend_from_slice(name.as_str().as_bytes());
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(value.as_bytes());
-        text.extend_from_slice(b"\r\n");
-    }
-    text.extend_from_slice(b"\r\n");
-    if let Ok(body) = body.collect().await {
-        text.extend_from_slice(&body.to_bytes());
-    }
+    let bytes = own_answer::wire(&answer);
     // A client that has left needs no answer.
-    let _ = stream.write_all(&text).await;
+    let _ = stream.write_all(&bytes).await;
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
@@ -21,6 +22,8 @@ pub struct ClientIo<G> {
     quiet: bool,
     /// Whether the order is being carried out.
     ending: bool,
+    /// What is still to be written before a FIN.
+    last_words: Bytes,
 }
 
 enum Carrier<G> {
@@ -41,12 +44,16 @@ macro_rules! carrier {
 impl<G: Governor> ClientIo<G> {
     /// A connection without TLS.
     pub fn plain(socket: ToxicSocket<G>, control: SocketControl) -> Self {
-        Self { carrier: Carrier::Plain(Box::new(socket)), control, quiet: false, ending: false }
+        Self::over(Carrier::Plain(Box::new(socket)), control)
     }
 
     /// A connection on which a TLS handshake has been made.
     pub fn tls(stream: TlsStream<ToxicSocket<G>>, control: SocketControl) -> Self {
-        Self { carrier: Carrier::Tls(Box::new(stream)), control, quiet: false, ending: false }
+        Self::over(Carrier::Tls(Box::new(stream)), control)
+    }
+
+    fn over(carrier: Carrier<G>, control: SocketControl) -> Self {
+        Self { carrier, control, quiet: false, ending: false, last_words: Bytes::new() }
     }
 
     fn socket(&mut self) -> &mut ToxicSocket<G> {
@@ -64,9 +71,15 @@ impl<G: Governor> ClientIo<G> {
             cx.waker().wake_by_ref();
             return Poll::Ready(Ok(()));
         }
-        self.ending = true;
+        if !std::mem::replace(&mut self.ending, true) {
+            self.last_words = self.control.last_words();
+        }
         match order {
             Order::Fin => {
+                while !self.last_words.is_empty() {
+                    let written = ready!(carrier!(self, poll_write, cx, &self.last_words))?;
+                    self.last_words.advance(written);
+                }
                 ready!(carrier!(self, poll_shutdown, cx))?;
                 Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()))
             }
@@ -103,7 +116,12 @@ impl<G: Governor> AsyncRead for ClientIo<G> {
             // Nothing that the client says matters now; flushing goes on with the order.
             return Poll::Pending;
         }
-        carrier!(this, poll_read, cx, buf)
+        let before = buf.filled().len();
+        let polled = carrier!(this, poll_read, cx, buf);
+        if buf.filled().len() > before {
+            this.control.bytes_came();
+        }
+        polled
     }
 }
 

@@ -2,13 +2,14 @@
 use std::{
     fmt,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     task::Waker,
 };
 
 use atomic_waker::AtomicWaker;
+use bytes::Bytes;
 use tokio::sync::Notify;
 
 /// Orders for a client's connection, and news of it. Clones speak of the same connection.
@@ -17,10 +18,35 @@ pub struct SocketControl(Arc<Shared>);
 
 struct Shared {
     order: AtomicU8,
+    /// What is written before a FIN that was ordered.
+    last_words: Mutex<Bytes>,
+    /// The phase in the two lowest bits, above it how often it has changed.
+    phase: AtomicU32,
     /// Whoever drives the socket.
     driver: AtomicWaker,
     left: AtomicBool,
     leaving: Notify,
+}
+
+/// How far an HTTP/1 connection is with its client's next request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// Nothing of it has come.
+    Idle = 0,
+    /// Its head is coming.
+    Head = 1,
+    /// It is being answered.
+    Exchange = 2,
+}
+
+impl Phase {
+    fn of(bits: u32) -> Self {
+        match bits & 3 {
+            0 => Self::Idle,
+            1 => Self::Head,
+            _ => Self::Exchange,
+        }
+    }
 }
 
 /// An ending that the HTTP layer has ordered.
@@ -35,9 +61,11 @@ const FIN: u8 = 1;
 const RESET: u8 = 2;
 
 impl SocketControl {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Arc::new(Shared {
             order: AtomicU8::new(NO_ORDER),
+            last_words: Mutex::default(),
+            phase: AtomicU32::new(Phase::Idle as u32),
             driver: AtomicWaker::new(),
             left: AtomicBool::new(false),
             leaving: Notify::new(),
@@ -50,6 +78,12 @@ impl SocketControl {
         // A reset that was ordered stays one.
         let _ = self.0.order.compare_exchange(NO_ORDER, FIN, Ordering::Release, Ordering::Relaxed);
         self.0.driver.wake();
+    }
+
+    /// As [`fin_after_flush`](Self::fin_after_flush), and the client is told this before. To be called between answers.
+    pub fn fin_after(&self, last_words: Bytes) {
+        *self.0.last_words.lock().unwrap_or_else(PoisonError::into_inner) = last_words;
+        self.fin_after_flush();
     }
 
     /// Breaks the connection by RST as soon as what hyper has been given was handed to the kernel.
@@ -75,6 +109,37 @@ impl SocketControl {
         if !self.is_closed_by_peer() {
             leaving.await;
         }
+    }
+
+    /// What the connection is in, and a number that is another one each time it has changed.
+    pub fn phase(&self) -> (Phase, u32) {
+        let phase = self.0.phase.load(Ordering::Acquire);
+        (Phase::of(phase), phase)
+    }
+
+    /// A request has been read.
+    pub fn exchange_begins(&self) {
+        self.enter(Phase::Exchange, |_| true);
+    }
+
+    /// Its answer has been given.
+    pub fn exchange_ends(&self) {
+        self.enter(Phase::Idle, |now| now == Phase::Exchange);
+    }
+
+    /// The client has sent something.
+    pub fn bytes_came(&self) {
+        self.enter(Phase::Head, |now| now == Phase::Idle);
+    }
+
+    fn enter(&self, next: Phase, from: impl Fn(Phase) -> bool) {
+        let moved = |now| from(Phase::of(now)).then_some((now & !3).wrapping_add(4) | next as u32);
+        // Where it does not hold, nothing changes.
+        let _ = self.0.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+    }
+
+    pub(super) fn last_words(&self) -> Bytes {
+        std::mem::take(&mut *self.0.last_words.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn order(&self) -> Option<Order> {

@@ -13,7 +13,7 @@ mod testing;
 mod timer;
 
 pub use client_io::ClientIo;
-pub use control::SocketControl;
+pub use control::{Phase, SocketControl};
 pub use counters::{Counters, Traffic};
 pub use ending::{Ending, How, Side};
 pub use lane::Lane;

@@ -1,0 +1,87 @@
+//! How long a client may take to say what it wants.
+use std::{future::poll_fn, pin::pin, task::ready, time::Duration};
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::link::{Phase, SocketControl};
+
+/// Comes back when the client of an HTTP/1 connection has rested for `idle` between requests, or has taken longer than
+/// `head` for a request's head, and with which of the two.
+///
+/// To be polled after what reads and writes, in the same task: it looks at how far that has come. There is one timer for
+/// the connection, which hardly ever moves.
+pub(crate) async fn run_out(control: &SocketControl, head: Duration, idle: Duration) -> Phase {
+    let mut seen = control.phase();
+    let mut since = Instant::now();
+    let mut timer = pin!(sleep_until(since + idle));
+    poll_fn(|cx| {
+        loop {
+            let now = control.phase();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+            let deadline = match seen.0 {
+                Phase::Idle => since + idle,
+                Phase::Head => since + head,
+                // Its end is in this task too.
+                Phase::Exchange => return std::task::Poll::Pending,
+            };
+            if deadline < timer.deadline() {
+                timer.as_mut().reset(deadline);
+            }
+            ready!(timer.as_mut().poll(cx));
+            if Instant::now() >= deadline {
+                return std::task::Poll::Ready(seen.0);
+            }
+            timer.as_mut().reset(deadline);
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: Duration = Duration::from_secs(30);
+    const IDLE: Duration = Duration::from_secs(300);
+
+    type Move = (u64, fn(&SocketControl));
+
+    async fn after(moves: &[Move]) -> (Phase, Duration) {
+        let control = SocketControl::new();
+        let start = Instant::now();
+        let moving = async {
+            for (at, change) in moves {
+                sleep_until(start + Duration::from_secs(*at)).await;
+                change(&control);
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            () = moving => unreachable!(),
+            phase = run_out(&control, HEAD, IDLE) => (phase, start.elapsed()),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http_32_a_head_has_its_time_from_its_first_byte() {
+        let secs = Duration::from_secs;
+        let (head, exchange, idle) = (
+            SocketControl::bytes_came as fn(&_),
+            SocketControl::exchange_begins as _,
+            SocketControl::exchange_ends as _,
+        );
+        assert_eq!(after(&[]).await, (Phase::Idle, secs(300)));
+        assert_eq!(after(&[(100, head)]).await, (Phase::Head, secs(130)));
+        // More bytes of the same head give it no more time.
+        assert_eq!(after(&[(100, head), (120, head)]).await, (Phase::Head, secs(130)));
+        // An exchange may take for ever, and bytes of its body are no head.
+        let long = [(1, head), (2, exchange), (1_000, head), (5_000, idle)];
+        assert_eq!(after(&long).await, (Phase::Idle, secs(5_300)));
+        // The next request's time is its own.
+        let next = [(1, head), (2, exchange), (3, idle), (20, head)];
+        assert_eq!(after(&next).await, (Phase::Head, secs(50)));
+    }
+}
