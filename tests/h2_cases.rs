@@ -268,6 +268,36 @@ async fn h2_05_what_is_offered_in_a_tunnel_is_what_the_upstream_speaks() {
 }
 
 #[tokio::test]
+async fn a_client_of_http_1_is_served_in_it_on_both_sides_unless_the_upstream_refuses() {
+    const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
+    for (spoken, used) in [(BOTH, "1.1"), (&BOTH[..1], "2")] {
+        let identity = Identity::of(&["localhost"]);
+        let acceptor = identity.server(spoken, &[]);
+        let origin = Origin::running(move |caller| {
+            let acceptor = acceptor.clone();
+            async move {
+                let Ok(mut stream) = acceptor.accept(caller.stream).await else { return };
+                if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                    serve_h2(stream, |_, respond| async { answer(respond, b"2".to_vec()) }).await;
+                } else {
+                    let _ = read_head(&mut stream).await;
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n1.1").await.unwrap();
+                    stream.shutdown().await.unwrap();
+                }
+            }
+        })
+        .await;
+        let url = format!("https://localhost:{}", origin.address.port());
+        let proxied =
+            Proxied::with(json!({"upstream": url, "upstream_tls": {"ca": identity.cert_file()}})).await;
+        for _ in 0..2 {
+            let heard = proxied.raw("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+            assert_eq!((heard.status(), heard.body()), (200, used.as_bytes().to_vec()));
+        }
+    }
+}
+
+#[tokio::test]
 async fn h2_07_a_websocket_over_http2_is_not_announced_and_fails_loudly() {
     let origin = origin(count).await;
     let proxied = Proxied::http(&origin).await;

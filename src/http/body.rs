@@ -306,7 +306,10 @@ impl Flow {
         match self.role {
             Role::Request { .. } => {
                 self.ongoing().request_passed(self.bytes);
-                (how != How::Clean).then_some(Some(Err(BodyError::CutOff)))
+                // The upstream is told the code with which the client gave up.
+                let reason = self.ongoing().reset_reason();
+                let error = reason.map_or(BodyError::CutOff, |reason| BodyError::Reset(reason.into()));
+                (how != How::Clean).then_some(Some(Err(error)))
             }
             Role::Response => {
                 self.finish(ExchangeEnd { side, how });

@@ -344,7 +344,7 @@ impl Running {
                 let answer = if self.ongoing.http2 && grpc && !origin.tls {
                     upstreams.send_h2c(origin, build, body).await?
                 } else {
-                    upstreams.send(origin, build, body).await?
+                    upstreams.send(origin, self.ongoing.http2, build, body).await?
                 };
                 if answer.stale > 0 {
                     self.attempt(target, "stale_connection", None, self.ongoing.now());

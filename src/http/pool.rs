@@ -66,6 +66,8 @@ pub(crate) struct Pool {
 struct Kept {
     http1: Vec<Unused>,
     http2: Option<http2::SendRequest<Body>>,
+    /// The upstream has refused HTTP/1.1.
+    only_http2: bool,
 }
 
 struct Unused {
@@ -82,12 +84,12 @@ pub(crate) enum Connection {
 }
 
 impl Pool {
-    /// A connection that is ready: the most recently used one of this worker, else of another.
-    pub(crate) fn take(&self, key: &Key) -> Option<Connection> {
+    /// A connection that is ready, in HTTP/2 if that is wanted: the most recently used one of this worker, else of another.
+    pub(crate) fn take(&self, key: &Key, http2: bool) -> Option<Connection> {
         let mut dropped = Vec::new();
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = hosts.get_mut(key)?;
-        if let Some(sender) = &kept.http2 {
+        if let Some(sender) = kept.http2.as_ref().filter(|_| http2 || kept.only_http2) {
             if !sender.is_closed() {
                 return Some(Connection::Http2(sender.clone()));
             }
@@ -135,6 +137,12 @@ impl Pool {
     pub(crate) fn share(&self, key: &Key, sender: http2::SendRequest<Body>) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.entry(key.clone()).or_default().http2 = Some(sender);
+    }
+
+    /// The upstream speaks HTTP/2 alone, so that even requests that came in HTTP/1 go over it.
+    pub(crate) fn only_http2(&self, key: &Key) {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.entry(key.clone()).or_default().only_http2 = true;
     }
 
     /// Lets go of connections that have ended, or that nobody has used for long.

@@ -14,6 +14,7 @@ use hyper::{
     client::conn::{http1, http2},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::AlertDescription;
 use thiserror::Error;
 
 use super::{
@@ -23,7 +24,7 @@ use super::{
     target::Origin,
     upstream_io::UpstreamIo,
 };
-use crate::tls;
+use crate::tls::{self, connect::ConnectError};
 
 /// How upstreams are reached by one proxy.
 #[derive(Clone)]
@@ -43,7 +44,7 @@ pub(crate) enum UpstreamError {
     #[error(transparent)]
     Dial(#[from] DialError),
     #[error("TLS with {origin} failed: {source}")]
-    Tls { origin: Origin, source: tls::connect::ConnectError },
+    Tls { origin: Origin, source: ConnectError },
     #[error("no answer from {origin}: {source}")]
     Broken { origin: Origin, source: hyper::Error },
 }
@@ -75,7 +76,7 @@ pub(crate) struct Answer {
 }
 
 impl Upstreams {
-    /// Sends a request. If a kept connection dies without a byte of an answer, a request that can
+    /// Sends a request, in the client's version of HTTP where the upstream speaks it. If a kept connection dies without a byte of an answer, a request that can
     /// be sent again is, once, on a new connection (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
     ///
     /// # Errors
@@ -83,12 +84,13 @@ impl Upstreams {
     pub(crate) async fn send(
         &self,
         origin: &Origin,
+        http2: bool,
         build: impl Fn(bool) -> Request<()>,
         mut body: Body,
     ) -> Result<Answer, UpstreamError> {
         let key = self.key(origin);
         let mut stale = 0;
-        if let Some(connection) = self.pool.take(&key) {
+        if let Some(connection) = self.pool.take(&key, http2) {
             let again = body.again();
             match self.send_on(connection, &key, &build, body).await {
                 Ok(response) => return Ok(Answer { response, stale }),
@@ -100,7 +102,7 @@ impl Upstreams {
             }
             stale = 1;
         }
-        let connection = self.connect(origin, &key).await?;
+        let connection = self.connect(origin, &key, http2).await?;
         match self.send_on(connection, &key, &build, body).await {
             Ok(response) => Ok(Answer { response, stale }),
             Err(failure) => Err(failure.into_error(origin)),
@@ -116,7 +118,7 @@ impl Upstreams {
         if let Some(known) = self.pool.speaks_http2(&key) {
             return Ok(known);
         }
-        Ok(match self.connect(origin, &key).await? {
+        Ok(match self.connect(origin, &key, true).await? {
             Connection::Http1(connection) => {
                 self.pool.keep_fresh(&key, *connection);
                 false
@@ -129,16 +131,31 @@ impl Upstreams {
         Key { origin: origin.clone(), identity: self.identity }
     }
 
-    async fn connect(&self, origin: &Origin, key: &Key) -> Result<Connection, UpstreamError> {
+    async fn connect(&self, origin: &Origin, key: &Key, http2: bool) -> Result<Connection, UpstreamError> {
+        const REFUSED: AlertDescription = AlertDescription::NoApplicationProtocol;
+        match self.connect_by(origin, key, if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] }).await {
+            Err(UpstreamError::Tls { source: ConnectError::Refused { alert: REFUSED, .. }, .. })
+                if !http2 =>
+            {
+                self.pool.only_http2(key);
+                self.connect_by(origin, key, &[b"h2"]).await
+            }
+            result => result,
+        }
+    }
+
+    async fn connect_by(
+        &self,
+        origin: &Origin,
+        key: &Key,
+        alpn: &[&[u8]],
+    ) -> Result<Connection, UpstreamError> {
         let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
         if !origin.tls {
             return self.handshake_http1(UpstreamIo::plain(stream), origin).await;
         }
-        let handshake = self.connector.connect(
-            stream,
-            origin.server_name.as_ref().unwrap_or(&origin.host),
-            &[b"h2", b"http/1.1"],
-        );
+        let handshake =
+            self.connector.connect(stream, origin.server_name.as_ref().unwrap_or(&origin.host), alpn);
         let tls = tokio::time::timeout(self.connect_timeout, handshake)
             .await
             .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit: self.connect_timeout })?;
@@ -158,7 +175,7 @@ impl Upstreams {
     /// If there is no connection.
     pub(crate) async fn connect_h2c(&self, origin: &Origin) -> Result<Connection, UpstreamError> {
         let key = self.key(origin);
-        if let Some(connection @ Connection::Http2(_)) = self.pool.take(&key) {
+        if let Some(connection @ Connection::Http2(_)) = self.pool.take(&key, true) {
             return Ok(connection);
         }
         let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
