@@ -1,40 +1,30 @@
 //! One request and its answer, from head to head.
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+mod ask;
+mod reply;
 
-use aconite_api::model::{Attempt, ExchangeEnd, How, Side};
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use aconite_api::model::Attempt;
 use aconite_toxics::{
-    BodyForm, ConnectFault, Decision, DeclaredLength, Direction, Ending, ExchangeFilter, Instance, Level,
-    StageId, Verdict,
+    BodyForm, ConnectFault, Decision, Direction, ExchangeFilter, Instance, Level, StageId, Verdict,
 };
 use bytes::Bytes;
-use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header, request, response,
-};
+use http::{Request, Response, StatusCode, Version, header, request, response};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use tokio::sync::oneshot;
 
 use super::{
-    body::{Body, Flow, Gate, Source, Tee},
+    body::{Body, Source, Tee},
     client::Client,
-    coding::{Coded, Decoding},
-    facts::{Facts, body_form, content_length},
-    governor::{BodyGovernor, Ready, concerns},
-    headers::{self, Hop},
+    facts::{Facts, body_form},
+    governor::Ready,
+    headers::{self},
     ongoing::Ongoing,
     own_answer::{self, Trouble},
     target::Target,
     upgrade,
-    upstream::UpstreamError,
 };
-use crate::{
-    journal::Head,
-    plan::{Armed, Plan},
-};
+use crate::{journal::Head, plan::Plan};
 
 /// A toxic at work on an exchange's heads.
 struct Filter {
@@ -300,233 +290,6 @@ impl Running {
         }
         Course::Forward
     }
-
-    /// Sends the request upstream.
-    async fn ask(
-        &mut self,
-        plan: &Plan,
-        target: &Target,
-        authority: &str,
-        filters: &mut [Filter],
-    ) -> Result<Response<Source>, UpstreamError> {
-        let gate = self.head.headers.contains_key(header::EXPECT).then(oneshot::channel::<()>);
-        let (go_on, asked) = gate.unzip();
-        let gate = asked.map(|asked| Gate { asked, patience: Box::pin(tokio::time::sleep(Gate::PATIENCE)) });
-        let tee = match &self.body {
-            RequestBody::Tee(tee) => Some(tee.rewound()),
-            _ => None,
-        };
-        let body = self.request_body(plan, filters, gate);
-        let go_on = Arc::new(Mutex::new(go_on));
-        let build = |http2: bool| {
-            let mut request = self.next_request(target, authority, http2);
-            if self.head.headers.contains_key(header::EXPECT) {
-                let go_on = Arc::clone(&go_on);
-                hyper::ext::on_informational(&mut request, move |interim| {
-                    if interim.status() == StatusCode::CONTINUE
-                        && let Some(go_on) = go_on.lock().unwrap_or_else(PoisonError::into_inner).take()
-                    {
-                        // The body may be gone already: then nobody waits.
-                        let _ = go_on.send(());
-                    }
-                });
-            }
-            request
-        };
-        let upstreams = &self.ongoing.proxy.upstreams;
-        let response = match target {
-            Target::Simulated { simulator, .. } => {
-                let response = simulator.handle(build(false).map(|()| body)).await;
-                response.map(|body| Source::Simulated(Box::new(body)))
-            }
-            Target::Server { origin, .. } => {
-                let grpc = is_grpc(&self.head.headers);
-                let answer = if self.ongoing.http2 && grpc && !origin.tls {
-                    upstreams.send_h2c(origin, build, body).await?
-                } else {
-                    upstreams.send(origin, self.ongoing.http2, build, body).await?
-                };
-                if answer.stale > 0 {
-                    self.attempt(target, "stale_connection", None, self.ongoing.now());
-                }
-                answer.response
-            }
-        };
-        if let Some(body) = tee.as_ref().and_then(Tee::complete) {
-            self.ongoing.said(&super::facts::Said::by(&body));
-            self.ongoing.capture_request(&body);
-        }
-        Ok(response)
-    }
-
-    fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {
-        let form = body_form(&self.head.headers);
-        let length = content_length(&self.head.headers);
-        let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
-        let coded = Coded::of(&self.head.headers) != Coded::Plain;
-        let ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
-        let struck = ready.iter().any(|(_, filter)| filter.is_some())
-            || plan.toxics.iter().any(|toxic| {
-                toxic.level != Level::Exchange && concerns(toxic, &scope) && self.ongoing.strikes(plan, toxic)
-            });
-        let source = match std::mem::replace(&mut self.body, RequestBody::None) {
-            RequestBody::None => return Body::Empty,
-            RequestBody::Read(bytes) if !struck => return Body::Full(bytes),
-            RequestBody::Read(bytes) => Source::Full(Some(bytes)),
-            RequestBody::Tee(tee) => Source::Tee(tee),
-            RequestBody::Stream(incoming) => Source::Incoming(incoming),
-        };
-        if struck {
-            // Its length is no longer what the head says.
-            self.head.headers.remove(header::CONTENT_LENGTH);
-        }
-        let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope, ready, coded);
-        Body::Flow(Box::new(Flow::request(source, governor, gate)))
-    }
-
-    /// The request's head for the next hop.
-    fn next_request(&self, target: &Target, authority: &str, http2: bool) -> Request<()> {
-        let hop = Hop { request: true, http2, upgrade: self.upgrade.is_some() };
-        let mut headers =
-            headers::for_next_hop(&self.head.headers, hop).unwrap_or_else(|| self.head.headers.clone());
-        if http2 {
-            headers.remove(header::HOST);
-        } else {
-            if let Ok(host) = HeaderValue::from_str(authority) {
-                headers.insert(header::HOST, host);
-            }
-            headers::join_cookies(&mut headers);
-        }
-        let mut request = Request::new(());
-        *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = target.uri(&self.ongoing.facts.path, authority, http2);
-        *request.headers_mut() = headers;
-        // Among the extensions is the spelling of the header names.
-        *request.extensions_mut() = self.head.extensions.clone();
-        request
-    }
-
-    /// Sends the answer on, its body through whatever acts on it.
-    fn pass(
-        self,
-        plan: &Plan,
-        mut filters: Vec<Filter>,
-        mut head: response::Parts,
-        source: Source,
-    ) -> Response<Body> {
-        let form = body_form(&head.headers);
-        let coded = Coded::of(&head.headers);
-        let length = content_length(&head.headers).filter(|_| coded == Coded::Plain);
-        let scope = self.ongoing.facts.scope(Direction::Downstream, form, length);
-        let bodiless = source.is_end_stream();
-        let ready = if bodiless {
-            Vec::new()
-        } else {
-            bodies(&mut filters, Direction::Downstream, |filter| filter.filter.body(&scope))
-        };
-        let applies = |toxic: &Armed| toxic.level != Level::Exchange && concerns(toxic, &scope);
-        let reads = |toxic: &Arc<Armed>| applies(toxic) && self.ongoing.strikes(plan, toxic);
-        // All of them: each has to be decided before the answer is marked.
-        let readers = if bodiless { 0 } else { plan.toxics.iter().filter(|toxic| reads(toxic)).count() };
-        let reading = readers > 0 || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(reads_text));
-        let decoding = match coded {
-            Coded::By(coding) if reading => Decoding::new(coding).ok(),
-            _ => None,
-        };
-        if decoding.is_some() {
-            head.headers.remove(header::CONTENT_ENCODING);
-        }
-        let changes = reading || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(changes_length));
-        if changes {
-            head.headers.remove(header::CONTENT_LENGTH);
-        }
-        let unreadable = coded != Coded::Plain && decoding.is_none();
-        let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope.clone(), ready, unreadable);
-        let mut announced = if changes { None } else { source.exact_size() };
-        if let Some(DeclaredLength(declared)) = head.extensions.get() {
-            // hyper sends no more than the header says, and closes if the body comes to less.
-            head.headers.insert(header::CONTENT_LENGTH, (*declared).into());
-            head.headers.remove(header::TRANSFER_ENCODING);
-            announced = None;
-        }
-        self.mark(plan, &mut head.headers, |toxic| match toxic.level {
-            Level::Exchange => true,
-            _ => concerns(toxic, &scope),
-        });
-        let hop = Hop { request: false, http2: self.ongoing.http2, upgrade: false };
-        if let Some(kept) = headers::for_next_hop(&head.headers, hop) {
-            head.headers = kept;
-        }
-        head.version = Version::HTTP_11;
-        self.ongoing.answered(head.status.as_u16(), matches!(form, BodyForm::Events(_)));
-        // A toxic may have said otherwise.
-        let length = content_length(&head.headers);
-        let announced = announced.filter(|announced| length.is_none_or(|length| length == *announced));
-        let flow = Flow::response(source, governor, decoding, announced);
-        let body = match length {
-            Some(length) if head.status == StatusCode::NOT_MODIFIED && !self.ongoing.http2 => {
-                Body::NotModified(length)
-            }
-            _ => Body::Flow(Box::new(flow)),
-        };
-        Response::from_parts(head, body)
-    }
-
-    /// Names the toxics that apply, the ones on the connection's bytes too.
-    fn mark(&self, plan: &Plan, headers: &mut HeaderMap, applies: impl Fn(&Armed) -> bool) {
-        let mut names = self.ongoing.marks(applies);
-        names.extend(self.ongoing.connection.marks(plan));
-        if names.is_empty() {
-            return;
-        }
-        if let Ok(value) = HeaderValue::from_str(&names.join(",")) {
-            headers.insert(headers::MARKER, value);
-        }
-    }
-
-    /// The client gets something else.
-    async fn instead(&self, verdict: Verdict, plan: &Plan) -> Response<Body> {
-        let ending = match verdict {
-            Verdict::Respond(answer) => return self.respond(*answer, plan),
-            Verdict::Abort(ending) => ending,
-            // The hang is over: the connection closes.
-            Verdict::Hang(_) | Verdict::Forward => Ending::Fin,
-        };
-        let how = match ending {
-            Ending::Rst => How::Rst,
-            Ending::Hang => How::Hang,
-            Ending::Clean | Ending::Fin => How::Fin,
-        };
-        self.ongoing.finish(ExchangeEnd { side: Side::Toxic, how }, 0, 0, 0);
-        match how {
-            How::Rst => self.ongoing.control.reset(),
-            How::Hang => {}
-            _ => self.ongoing.control.fin_after_flush(),
-        }
-        std::future::pending().await
-    }
-
-    fn respond(&self, answer: Response<Bytes>, plan: &Plan) -> Response<Body> {
-        let (mut head, bytes) = answer.into_parts();
-        self.mark(plan, &mut head.headers, |toxic| toxic.level == Level::Exchange);
-        let length = bytes.len() as u64;
-        if !head.headers.contains_key(header::CONTENT_LENGTH) {
-            head.headers.insert(header::CONTENT_LENGTH, length.into());
-        }
-        self.ongoing.answered(head.status.as_u16(), false);
-        self.ongoing.finish(ExchangeEnd { side: Side::Toxic, how: How::Clean }, length, 0, 0);
-        let body = if self.head.method == Method::HEAD { Body::Empty } else { Body::Full(bytes) };
-        Response::from_parts(head, body)
-    }
-
-    /// The proxy's own failure.
-    fn trouble(&self, plan: &Plan, status: StatusCode, code: &'static str, message: &str) -> Response<Body> {
-        let mut response = own_answer::refusal(&Trouble::new(status, code, message));
-        self.mark(plan, response.headers_mut(), |toxic| toxic.level == Level::Connect);
-        self.ongoing.answered(status.as_u16(), false);
-        self.ongoing.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
-        response
-    }
 }
 
 /// Does the waiting that a filter asks for.
@@ -560,22 +323,6 @@ fn bodies(
 ) -> Vec<Ready> {
     let concerned = filters.iter_mut().filter(|filter| filter.direction == direction);
     concerned.map(|filter| (filter.id, body(filter))).collect()
-}
-
-fn reads_text(filter: &aconite_toxics::BodyFilter) -> bool {
-    !matches!(filter, aconite_toxics::BodyFilter::Bytes(_))
-}
-
-fn changes_length(filter: &aconite_toxics::BodyFilter) -> bool {
-    match filter {
-        aconite_toxics::BodyFilter::Bytes(filter) => filter.changes_length(),
-        _ => true,
-    }
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    value.is_some_and(|value| value.starts_with(b"application/grpc"))
 }
 
 fn response_parts(response: &mut Response<Source>) -> (response::Parts, Source) {

@@ -1,0 +1,132 @@
+//! The request on its way to the upstream.
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aconite_toxics::{Direction, Level};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use tokio::sync::oneshot;
+
+use super::{
+    super::{
+        body::{Body, Flow, Gate, Source, Tee},
+        coding::Coded,
+        facts::{Said, body_form, content_length},
+        governor::{BodyGovernor, concerns},
+        headers::{self, Hop},
+        target::Target,
+        upstream::UpstreamError,
+    },
+    Filter, RequestBody, Running, bodies,
+};
+use crate::plan::Plan;
+
+impl Running {
+    /// Sends the request upstream.
+    pub(super) async fn ask(
+        &mut self,
+        plan: &Plan,
+        target: &Target,
+        authority: &str,
+        filters: &mut [Filter],
+    ) -> Result<Response<Source>, UpstreamError> {
+        let gate = self.head.headers.contains_key(header::EXPECT).then(oneshot::channel::<()>);
+        let (go_on, asked) = gate.unzip();
+        let gate = asked.map(|asked| Gate { asked, patience: Box::pin(tokio::time::sleep(Gate::PATIENCE)) });
+        let tee = match &self.body {
+            RequestBody::Tee(tee) => Some(tee.rewound()),
+            _ => None,
+        };
+        let body = self.request_body(plan, filters, gate);
+        let go_on = Arc::new(Mutex::new(go_on));
+        let build = |http2: bool| {
+            let mut request = self.next_request(target, authority, http2);
+            if self.head.headers.contains_key(header::EXPECT) {
+                let go_on = Arc::clone(&go_on);
+                hyper::ext::on_informational(&mut request, move |interim| {
+                    if interim.status() == StatusCode::CONTINUE
+                        && let Some(go_on) = go_on.lock().unwrap_or_else(PoisonError::into_inner).take()
+                    {
+                        // The body may be gone already: then nobody waits.
+                        let _ = go_on.send(());
+                    }
+                });
+            }
+            request
+        };
+        let upstreams = &self.ongoing.proxy.upstreams;
+        let response = match target {
+            Target::Simulated { simulator, .. } => {
+                let response = simulator.handle(build(false).map(|()| body)).await;
+                response.map(|body| Source::Simulated(Box::new(body)))
+            }
+            Target::Server { origin, .. } => {
+                let grpc = is_grpc(&self.head.headers);
+                let answer = if self.ongoing.http2 && grpc && !origin.tls {
+                    upstreams.send_h2c(origin, build, body).await?
+                } else {
+                    upstreams.send(origin, self.ongoing.http2, build, body).await?
+                };
+                if answer.stale > 0 {
+                    self.attempt(target, "stale_connection", None, self.ongoing.now());
+                }
+                answer.response
+            }
+        };
+        if let Some(body) = tee.as_ref().and_then(Tee::complete) {
+            self.ongoing.said(&Said::by(&body));
+            self.ongoing.capture_request(&body);
+        }
+        Ok(response)
+    }
+
+    fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {
+        let form = body_form(&self.head.headers);
+        let length = content_length(&self.head.headers);
+        let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
+        let coded = Coded::of(&self.head.headers) != Coded::Plain;
+        let ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
+        let struck = ready.iter().any(|(_, filter)| filter.is_some())
+            || plan.toxics.iter().any(|toxic| {
+                toxic.level != Level::Exchange && concerns(toxic, &scope) && self.ongoing.strikes(plan, toxic)
+            });
+        let source = match std::mem::replace(&mut self.body, RequestBody::None) {
+            RequestBody::None => return Body::Empty,
+            RequestBody::Read(bytes) if !struck => return Body::Full(bytes),
+            RequestBody::Read(bytes) => Source::Full(Some(bytes)),
+            RequestBody::Tee(tee) => Source::Tee(tee),
+            RequestBody::Stream(incoming) => Source::Incoming(incoming),
+        };
+        if struck {
+            // Its length is no longer what the head says.
+            self.head.headers.remove(header::CONTENT_LENGTH);
+        }
+        let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope, ready, coded);
+        Body::Flow(Box::new(Flow::request(source, governor, gate)))
+    }
+
+    /// The request's head for the next hop.
+    fn next_request(&self, target: &Target, authority: &str, http2: bool) -> Request<()> {
+        let hop = Hop { request: true, http2, upgrade: self.upgrade.is_some() };
+        let mut headers =
+            headers::for_next_hop(&self.head.headers, hop).unwrap_or_else(|| self.head.headers.clone());
+        if http2 {
+            headers.remove(header::HOST);
+        } else {
+            if let Ok(host) = HeaderValue::from_str(authority) {
+                headers.insert(header::HOST, host);
+            }
+            headers::join_cookies(&mut headers);
+        }
+        let mut request = Request::new(());
+        *request.method_mut() = self.head.method.clone();
+        *request.uri_mut() = target.uri(&self.ongoing.facts.path, authority, http2);
+        *request.headers_mut() = headers;
+        // Among the extensions is the spelling of the header names.
+        *request.extensions_mut() = self.head.extensions.clone();
+        request
+    }
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    value.is_some_and(|value| value.starts_with(b"application/grpc"))
+}
