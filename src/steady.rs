@@ -13,31 +13,52 @@ use std::{
 
 use atomic_waker::AtomicWaker;
 
-/// How often a future is polled in a row before other tasks have their turn.
+/// How often something is polled in a row before other tasks have their turn.
 const MOST_POLLS: u32 = 16;
 
-/// Runs a future that wakes itself while it is polled, as two protocol machines in one task do for each message
-/// that they hand each other: it is polled again at once. To go through the scheduler costs the same poll, and a
-/// call that starts another thread for a task that is not to be had.
-pub(crate) async fn steady<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
-    let wakes = Arc::new(Wakes { task: AtomicWaker::new(), state: AtomicU8::new(0) });
-    let waker = Waker::from(Arc::clone(&wakes));
-    std::future::poll_fn(|cx| {
-        wakes.task.register(cx.waker());
-        let mut inner = Context::from_waker(&waker);
+/// Polls what wakes itself while it is polled, as two protocol machines in one task do for each message that they hand
+/// each other: again, and at once. To go through the scheduler costs a poll of all that the task does.
+pub(crate) struct Steady {
+    wakes: Arc<Wakes>,
+    waker: Waker,
+}
+
+impl Steady {
+    pub(crate) fn new() -> Self {
+        let wakes = Arc::new(Wakes { task: AtomicWaker::new(), state: AtomicU8::new(0) });
+        Self { waker: Waker::from(Arc::clone(&wakes)), wakes }
+    }
+
+    /// Whoever is given something has to ask again until nothing is there: then all wakes have been followed.
+    pub(crate) fn poll<T>(
+        &self,
+        cx: &mut Context<'_>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        self.wakes.task.register(cx.waker());
+        let mut inner = Context::from_waker(&self.waker);
         for _ in 0..MOST_POLLS {
-            wakes.state.store(POLLING, Release);
-            let polled = future.as_mut().poll(&mut inner);
-            if polled.is_ready() || wakes.state.compare_exchange(POLLING, 0, AcqRel, Relaxed).is_ok() {
+            self.wakes.state.store(POLLING, Release);
+            let polled = poll(&mut inner);
+            if polled.is_ready() {
+                self.wakes.state.store(0, Release);
+                return polled;
+            }
+            if self.wakes.state.compare_exchange(POLLING, 0, AcqRel, Relaxed).is_ok() {
                 return polled;
             }
         }
-        wakes.state.store(0, Release);
+        self.wakes.state.store(0, Release);
         cx.waker().wake_by_ref();
         Poll::Pending
-    })
-    .await
+    }
+}
+
+/// Runs a future steadily.
+pub(crate) async fn steady<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let steady = Steady::new();
+    std::future::poll_fn(|cx| steady.poll(cx, |cx| future.as_mut().poll(cx))).await
 }
 
 struct Wakes {

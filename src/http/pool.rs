@@ -15,7 +15,7 @@ use hyper::client::conn::{http1, http2};
 use tokio::time::Instant;
 
 use super::{body::Body, target::Origin};
-use crate::workers;
+use crate::{steady::Steady, workers};
 
 /// How long an unused connection is kept.
 const KEEP: Duration = Duration::from_secs(90);
@@ -37,6 +37,8 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = Result<(), hyper::Error>> +
 pub(crate) struct Http1 {
     pub(crate) sender: http1::SendRequest<Body>,
     pub(crate) driver: Driver,
+    /// What it wakes is mostly what drives it.
+    pub(crate) steady: Steady,
     /// Whether it has carried a request before.
     pub(crate) reused: bool,
     /// Bytes read from it so far.

@@ -120,17 +120,7 @@ impl Source {
 
 impl Http1Source {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let mut frame = Pin::new(&mut self.incoming).poll_frame(cx);
-        if frame.is_pending() {
-            // Asking made the connection willing to read; now it may.
-            if let Some((connection, ..)) = &mut self.kept
-                && connection.drive(cx).is_ready()
-            {
-                self.kept = None;
-            }
-            frame = Pin::new(&mut self.incoming).poll_frame(cx);
-        }
-        match ready!(frame) {
+        match ready!(self.poll_driven(cx)) {
             Some(Ok(frame)) => {
                 if self.incoming.is_end_stream() {
                     self.give_back();
@@ -146,6 +136,27 @@ impl Http1Source {
                 Poll::Ready(None)
             }
         }
+    }
+
+    /// Asks for a frame, and has the connection read for it.
+    fn poll_driven(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Self { incoming, kept } = self;
+        let Some((connection, ..)) = kept else { return Pin::new(incoming).poll_frame(cx) };
+        let Http1 { driver, steady, .. } = &mut **connection;
+        let mut over = false;
+        let polled = steady.poll(cx, |cx| {
+            let frame = Pin::new(&mut *incoming).poll_frame(cx);
+            if frame.is_ready() || over {
+                return frame;
+            }
+            // Asking made the connection willing to read; now it may.
+            over = driver.as_mut().poll(cx).is_ready();
+            Pin::new(&mut *incoming).poll_frame(cx)
+        });
+        if over {
+            *kept = None;
+        }
+        polled
     }
 
     fn give_back(&mut self) {

@@ -2,9 +2,9 @@
 use std::{
     future::poll_fn,
     net::SocketAddr,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -24,7 +24,10 @@ use super::{
     target::Origin,
     upstream_io::UpstreamIo,
 };
-use crate::tls::{self, connect::ConnectError};
+use crate::{
+    steady::Steady,
+    tls::{self, connect::ConnectError},
+};
 
 /// How upstreams are reached by one proxy.
 #[derive(Clone)]
@@ -208,7 +211,7 @@ impl Upstreams {
             .await
             .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
         let driver = Box::pin(connection.with_upgrades());
-        Ok(Connection::Http1(Box::new(Http1 { sender, driver, reused: false, read })))
+        Ok(Connection::Http1(Box::new(Http1 { sender, driver, steady: Steady::new(), reused: false, read })))
     }
 
     async fn handshake_http2(
@@ -267,10 +270,10 @@ impl Upstreams {
         let before = connection.read.load(Relaxed);
         let outcome = {
             let mut answer = pin!(connection.sender.try_send_request(request));
-            let driver = &mut connection.driver;
+            let Http1 { driver, steady, .. } = &mut *connection;
             let mut driving = true;
-            poll_fn(|cx| {
-                if driving && Pin::new(&mut *driver).poll(cx).is_ready() {
+            let mut ask = |cx: &mut Context<'_>| {
+                if driving && driver.as_mut().poll(cx).is_ready() {
                     driving = false;
                 }
                 match answer.as_mut().poll(cx) {
@@ -278,9 +281,8 @@ impl Upstreams {
                     Poll::Pending if !driving => answer.as_mut().poll(cx),
                     other => other,
                 }
-            })
-            .await
-            .map(|response| (response, driving))
+            };
+            poll_fn(|cx| steady.poll(cx, &mut ask)).await.map(|response| (response, driving))
         };
         match outcome {
             Ok((response, driving)) => {
