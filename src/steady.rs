@@ -1,6 +1,6 @@
 //! A task that wakes itself goes on at once.
 use std::{
-    pin::pin,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{
@@ -55,8 +55,7 @@ impl Steady {
 }
 
 /// Runs a future steadily.
-pub(crate) async fn steady<F: Future>(future: F) -> F::Output {
-    let mut future = pin!(future);
+pub(crate) async fn steady<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let steady = Steady::new();
     std::future::poll_fn(|cx| steady.poll(cx, |cx| future.as_mut().poll(cx))).await
 }
@@ -83,7 +82,7 @@ impl Wake for Wakes {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, sync::atomic::AtomicU32};
+    use std::sync::atomic::{AtomicU32, Ordering::Acquire};
 
     use super::*;
 
@@ -96,40 +95,35 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_wakes_itself_is_polled_again_and_nobody_is_woken() {
+    fn what_wakes_itself_is_polled_again_and_nobody_is_woken() {
         let task = Arc::new(Counted(AtomicU32::new(0)));
         let waker = Waker::from(Arc::clone(&task));
-        let mut kept = None;
-        let mut polls = 0;
-        let mut future = Box::pin(steady(poll_fn(|cx| {
+        let (mut polls, mut kept) = (0, None);
+        let polled = Steady::new().poll(&mut Context::from_waker(&waker), |cx| {
             polls += 1;
             kept = Some(cx.waker().clone());
             if polls < 5 {
                 cx.waker().wake_by_ref();
             }
-            if polls < 6 { Poll::Pending } else { Poll::Ready(polls) }
-        })));
-        let mut cx = Context::from_waker(&waker);
-        assert!(future.as_mut().poll(&mut cx).is_pending());
-        assert_eq!(task.0.load(std::sync::atomic::Ordering::Acquire), 0);
-        drop(future);
-        assert_eq!(polls, 5);
+            Poll::<()>::Pending
+        });
+        assert!(polled.is_pending());
+        assert_eq!((polls, task.0.load(Acquire)), (5, 0));
         kept.expect("it was polled").wake();
-        assert_eq!(task.0.load(std::sync::atomic::Ordering::Acquire), 1);
+        assert_eq!(task.0.load(Acquire), 1);
     }
 
     #[test]
-    fn one_that_never_rests_lets_others_have_their_turn() {
+    fn what_never_rests_lets_others_have_their_turn() {
         let task = Arc::new(Counted(AtomicU32::new(0)));
         let waker = Waker::from(Arc::clone(&task));
         let mut polls = 0;
-        let mut future = Box::pin(steady(poll_fn(|cx| {
+        let polled = Steady::new().poll(&mut Context::from_waker(&waker), |cx| {
             polls += 1;
             cx.waker().wake_by_ref();
             Poll::<()>::Pending
-        })));
-        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        drop(future);
-        assert_eq!((polls, task.0.load(std::sync::atomic::Ordering::Acquire)), (MOST_POLLS, 1));
+        });
+        assert!(polled.is_pending());
+        assert_eq!((polls, task.0.load(Acquire)), (MOST_POLLS, 1));
     }
 }

@@ -31,6 +31,7 @@ pub(crate) type Socket = ToxicSocket<ByteGovernor>;
 /// Serves a connection of an `http` or `forward` proxy to its end.
 pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) {
     let stop = connection.stop.clone();
+    // What is rare or soon over is boxed, so that a connection takes no more memory than it needs.
     let served = async {
         match &connection.proxy.kind {
             Kind::Http { target, tls } => {
@@ -42,15 +43,15 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) 
                         Some(_) => serve_plain(stream, &connection, via, false).await,
                         None => {}
                     },
-                    Some(leaf) => serve_tls(stream, &connection, via, Arc::clone(leaf)).await,
+                    Some(leaf) => Box::pin(serve_tls(stream, &connection, via, Arc::clone(leaf))).await,
                 }
             }
-            Kind::Forward(rules) => tunnel::serve(stream, &connection, rules).await,
+            Kind::Forward(rules) => Box::pin(tunnel::serve(stream, &connection, rules)).await,
             Kind::Tcp { .. } => {}
         }
     };
     tokio::select! {
-        () = steady(served) => {}
+        () = steady(pin!(served)) => {}
         () = stop.cancelled() => {}
     }
 }
@@ -129,13 +130,13 @@ pub(crate) async fn serve_plain(
 async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: Via, leaf: Arc<CertifiedKey>) {
     let (socket, control) = socket(stream, connection);
     let proxy = &connection.proxy;
-    let hello = match proxy.terminator.hello(socket, "localhost", proxy.header_timeout).await {
+    let hello = Box::pin(proxy.terminator.hello(socket, "localhost", proxy.header_timeout));
+    let hello = match hello.await {
         Ok(hello) => hello,
         Err(error) => return tracing::debug!(proxy = %proxy.name, %error, "no TLS handshake"),
     };
-    let Some(stream) = handshake(hello, &[tls::ALPN_H2, tls::ALPN_HTTP1], leaf, connection).await else {
-        return;
-    };
+    let alpn: &[&[u8]] = &[tls::ALPN_H2, tls::ALPN_HTTP1];
+    let Some(stream) = Box::pin(handshake(hello, alpn, leaf, connection)).await else { return };
     let http2 = stream.is_h2();
     serve_http(ClientIo::tls(stream, control.clone()), control, connection, via, http2).await;
 }

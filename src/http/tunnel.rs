@@ -244,7 +244,8 @@ async fn terminate(
 ) {
     let proxy = &connection.proxy;
     let (socket, control) = socket(stream, connection);
-    let hello = match proxy.terminator.hello(socket, host, proxy.header_timeout).await {
+    let hello = Box::pin(proxy.terminator.hello(socket, host, proxy.header_timeout));
+    let hello = match hello.await {
         Ok(hello) => hello,
         Err(error) => return tracing::debug!(proxy = %proxy.name, host, %error, "no TLS handshake"),
     };
@@ -257,10 +258,12 @@ async fn terminate(
     let http2 = hello.offers(tls::ALPN_H2)
         && match &*end.target {
             Target::Simulated { .. } => true,
-            Target::Server { origin, .. } => proxy.upstreams.speaks_http2(origin).await.unwrap_or(false),
+            Target::Server { origin, .. } => {
+                Box::pin(proxy.upstreams.speaks_http2(origin)).await.unwrap_or(false)
+            }
         };
     let alpn: &[&[u8]] = if http2 { &[tls::ALPN_H2, tls::ALPN_HTTP1] } else { &[tls::ALPN_HTTP1] };
-    let Some(stream) = handshake(hello, alpn, leaf, connection).await else { return };
+    let Some(stream) = Box::pin(handshake(hello, alpn, leaf, connection)).await else { return };
     let http2 = stream.is_h2();
     serve_http(ClientIo::tls(stream, control.clone()), control, connection, Via::Tunnel(end), http2).await;
 }

@@ -105,7 +105,7 @@ impl Upstreams {
             }
             stale = 1;
         }
-        let connection = self.connect(origin, &key, http2).await?;
+        let connection = Box::pin(self.connect(origin, &key, http2)).await?;
         match self.send_on(connection, &key, &build, body).await {
             Ok(response) => Ok(Answer { response, stale }),
             Err(failure) => Err(failure.into_error(origin)),
@@ -195,7 +195,7 @@ impl Upstreams {
         build: impl Fn(bool) -> Request<()>,
         body: Body,
     ) -> Result<Answer, UpstreamError> {
-        let connection = self.connect_h2c(origin).await?;
+        let connection = Box::pin(self.connect_h2c(origin)).await?;
         match self.send_on(connection, &self.key(origin), &build, body).await {
             Ok(response) => Ok(Answer { response, stale: 0 }),
             Err(failure) => Err(failure.into_error(origin)),
