@@ -50,8 +50,9 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) 
             Kind::Tcp { .. } => {}
         }
     };
+    let mut served = pin!(served);
     tokio::select! {
-        () = steady(pin!(served)) => {}
+        () = steady(served.as_mut()) => {}
         () = stop.cancelled() => {}
     }
 }
