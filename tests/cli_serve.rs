@@ -258,3 +258,67 @@ fn production_starts_with_the_switch_off() {
         assert_eq!(on.status.code(), Some(code), "{}", stderr(&on));
     }
 }
+
+/// One connection of each kind, left at different points.
+#[cfg(target_os = "linux")]
+fn come_and_go(server: &Server) {
+    let open = |proxy: &str, words: &[u8]| {
+        let mut stream = TcpStream::connect(server.proxy(proxy)).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+        stream.write_all(words).unwrap();
+        stream
+    };
+    let mut finished = open("echo", b"12345");
+    finished.read_exact(&mut [0; 5]).unwrap();
+    let mut left_waiting = open("echo", &[1; 100_000]);
+    left_waiting.read_exact(&mut [0; 10]).unwrap();
+    let body = r#"{"model":"gpt-4o","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
+    let ask = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: api.openai.com\r\nAuthorization: Bearer k\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut left_in_the_stream = open("openai", ask.as_bytes());
+    left_in_the_stream.read_exact(&mut [0; 200]).unwrap();
+    let _left_in_the_head = open("openai", b"POST /v1/chat/comp");
+    let mut left_before_tls =
+        open("env", b"CONNECT api.openai.com:443 HTTP/1.1\r\nHost: api.openai.com:443\r\n\r\n");
+    left_before_tls.read_exact(&mut [0; 12]).unwrap();
+    let mut answered = open(
+        "env",
+        b"GET http://api.openai.com/v1/models HTTP/1.1\r\nHost: api.openai.com\r\nAuthorization: Bearer k\r\nConnection: close\r\n\r\n",
+    );
+    answered.read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_is_left_of_connections_that_are_over() {
+    let echo = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = echo.local_addr().unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = echo.accept() {
+            std::thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+        }
+    });
+    let home = TempDir::new().unwrap();
+    let latency = "toxics: [{type: latency, attributes: {latency: 1}}]";
+    let config = format!(
+        "proxies:\n  - {{name: echo, listen: '127.0.0.1:0', upstream: '{upstream}', {latency}}}\n  - {{name: openai, listen: '127.0.0.1:0', upstream: 'sim://openai', {latency}}}\n  - {{name: env, protocol: forward, listen: '127.0.0.1:0', map: {{api.openai.com: 'sim://openai'}}}}\n"
+    );
+    let server = Server::start(&["-c", file(home.path(), "a.yaml", &config).to_str().unwrap()]);
+    let count = |of: &str| std::fs::read_dir(format!("/proc/{}/{of}", server.child.id())).unwrap().count();
+    let (files, threads) = (count("fd"), count("task"));
+    for _ in 0..40 {
+        come_and_go(&server);
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while count("fd") > files && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(count("fd"), files, "open files");
+    // The runtime keeps a few for looking up names.
+    assert!(count("task") <= threads + 4, "{} threads, {threads} before", count("task"));
+    let (status, connections) = server.request("GET", "/v1/connections", "");
+    assert_eq!(status, 200, "{connections}");
+    assert!(!connections.contains("\"peer\""), "{connections}");
+}
