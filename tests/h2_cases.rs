@@ -268,6 +268,47 @@ async fn h2_05_what_is_offered_in_a_tunnel_is_what_the_upstream_speaks() {
 }
 
 #[tokio::test]
+async fn h2_05_a_kept_connection_of_another_client_hides_no_protocol() {
+    const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
+    let identity = Identity::of(&["localhost"]);
+    let acceptor = identity.server(BOTH, &[]);
+    let origin = Origin::running(move |caller| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut stream) = acceptor.accept(caller.stream).await else { return };
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                return serve_h2(stream, count).await;
+            }
+            while read_head(&mut stream).await.is_some_and(|head| !head.is_empty()) {
+                stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\n1.1").await.unwrap();
+            }
+        }
+    })
+    .await;
+    let tls = json!({"ca": identity.cert_file()});
+    let proxied =
+        Proxied::with(json!({"protocol": "forward", "intercept": ["localhost"], "upstream_tls": tls})).await;
+    let authority = format!("localhost:{}", origin.address.port());
+    let roots = from_pem(proxied.aconite.ca_pem());
+    for alpn in [&BOTH[1..], BOTH, &BOTH[1..]] {
+        let stream = tunnel(&proxied, &authority).await;
+        let connector = trusting(roots.clone(), alpn);
+        let mut stream = timeout(GUARD, connector.connect(name("localhost"), stream)).await.unwrap().unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), Some(alpn[0]));
+        if alpn.len() == 1 {
+            let ask = format!("GET / HTTP/1.1\r\nHost: {authority}\r\n\r\n");
+            stream.write_all(ask.as_bytes()).await.unwrap();
+            let head = timeout(GUARD, read_head(&mut stream)).await.unwrap().unwrap();
+            assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        } else {
+            let (sender, _ended) = client(stream).await;
+            let (head, count, _) = complete(&sender, call(&authority, "/x"), "12345").await.unwrap();
+            assert_eq!((head.status.as_u16(), count), (200, 5));
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_client_of_http_1_is_served_in_it_on_both_sides_unless_the_upstream_refuses() {
     const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
     for (spoken, used) in [(BOTH, "1.1"), (&BOTH[..1], "2")] {

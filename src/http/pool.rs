@@ -70,6 +70,8 @@ struct Kept {
     http2: Option<http2::SendRequest<Body>>,
     /// The upstream has refused HTTP/1.1.
     only_http2: bool,
+    /// The upstream had the choice, and took HTTP/1.1.
+    only_http1: bool,
 }
 
 struct Unused {
@@ -109,15 +111,19 @@ impl Pool {
         None
     }
 
-    /// What the upstream's last connection spoke, if one is kept.
+    /// Whether the upstream speaks HTTP/2, if that is known. A kept HTTP/1 connection does not tell: its client may have
+    /// wanted no other.
     pub(crate) fn speaks_http2(&self, key: &Key) -> Option<bool> {
         let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = hosts.get(key)?;
-        if kept.http2.as_ref().is_some_and(|sender| !sender.is_closed()) {
-            Some(true)
-        } else {
-            (!kept.http1.is_empty()).then_some(false)
-        }
+        let shared = kept.http2.as_ref().is_some_and(|sender| !sender.is_closed());
+        if shared || kept.only_http2 { Some(true) } else { kept.only_http1.then_some(false) }
+    }
+
+    /// The upstream was offered HTTP/2 and took HTTP/1.1.
+    pub(crate) fn only_http1(&self, key: &Key) {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.entry(key.clone()).or_default().only_http1 = true;
     }
 
     /// Keeps a connection for the next request.

@@ -143,6 +143,10 @@ impl Upstreams {
                 self.pool.only_http2(key);
                 self.connect_by(origin, key, &[b"h2"]).await
             }
+            Ok(Connection::Http1(connection)) if http2 => {
+                self.pool.only_http1(key);
+                Ok(Connection::Http1(connection))
+            }
             result => result,
         }
     }
