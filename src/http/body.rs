@@ -306,10 +306,11 @@ impl Flow {
         match self.role {
             Role::Request { .. } => {
                 self.ongoing().request_passed(self.bytes);
-                // The upstream is told the code with which the client gave up.
-                let reason = self.ongoing().reset_reason();
-                let error = reason.map_or(BodyError::CutOff, |reason| BodyError::Reset(reason.into()));
-                (how != How::Clean).then_some(Some(Err(error)))
+                (how != How::Clean).then(|| {
+                    // The upstream is told the code with which the client gave up.
+                    let reason = self.ongoing().reset_reason();
+                    Some(Err(reason.map_or(BodyError::CutOff, |reason| BodyError::Reset(reason.into()))))
+                })
             }
             Role::Response => {
                 self.finish(ExchangeEnd { side, how });

@@ -79,8 +79,10 @@ pub(crate) struct Answer {
 }
 
 impl Upstreams {
-    /// Sends a request, in the client's version of HTTP where the upstream speaks it. If a kept connection dies without a byte of an answer, a request that can
-    /// be sent again is, once, on a new connection (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
+    /// Sends a request, in the client's version of HTTP where the upstream speaks it.
+    ///
+    /// If a kept connection dies without a byte of an answer, a request that can be sent again is, once, on a new
+    /// connection (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
     ///
     /// # Errors
     /// If there is no connection, or no answer on it.
