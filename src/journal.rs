@@ -1,6 +1,7 @@
 //! The journal: what passed, what struck it, how it ended.
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
@@ -10,7 +11,7 @@ use std::{
     },
 };
 
-use aconite_api::model::{Exchange, ExchangeFilter, Happening};
+use aconite_api::model::{self, Exchange, ExchangeEnd, ExchangeFilter, Happening, Strike};
 use aconite_dialects::{Dialect, Operation};
 use http::Method;
 use jiff::Timestamp;
@@ -34,7 +35,7 @@ pub(crate) struct Record {
     pub(crate) id: u64,
     began: Timestamp,
     head: Head,
-    entry: Mutex<Exchange>,
+    course: Mutex<Course>,
 }
 
 /// What is known of an exchange as it begins, in no more memory than it needs.
@@ -44,34 +45,90 @@ pub(crate) struct Head {
     pub(crate) method: Method,
     pub(crate) host: Arc<str>,
     /// Without secrets.
-    pub(crate) path: String,
+    pub(crate) path: Box<str>,
     pub(crate) dialect: Option<Dialect>,
     pub(crate) operation: Option<Operation>,
-    pub(crate) scene: Option<String>,
-    pub(crate) test_id: Option<String>,
+    pub(crate) scene: Option<Box<str>>,
+    pub(crate) test_id: Option<Box<str>>,
+}
+
+/// What becomes of an exchange. See [`Exchange`] for what each member means.
+#[derive(Default)]
+pub(crate) struct Course {
+    pub(crate) model: Option<Box<str>>,
+    pub(crate) streaming: bool,
+    pub(crate) status: Option<u16>,
+    pub(crate) duration_ms: Option<f64>,
+    pub(crate) first_byte_ms: Option<f64>,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+    pub(crate) events: u64,
+    pub(crate) unterminated_tail: u64,
+    pub(crate) toxics: Vec<Strike>,
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) ending: Option<ExchangeEnd>,
+    pub(crate) bodies: Option<Box<Captured>>,
+}
+
+/// One try at an upstream.
+pub(crate) struct Attempt {
+    /// What was tried.
+    pub(crate) target: Arc<dyn fmt::Display + Send + Sync>,
+    pub(crate) outcome: &'static str,
+    pub(crate) status: Option<u16>,
+    pub(crate) ms: f64,
+}
+
+/// What is kept of an exchange's bodies.
+#[derive(Default)]
+pub(crate) struct Captured {
+    pub(crate) request: Option<String>,
+    pub(crate) response: Option<String>,
 }
 
 impl Record {
     /// Writes something down.
-    pub(crate) fn note(&self, write: impl FnOnce(&mut Exchange)) {
-        write(&mut lock(&self.entry));
+    pub(crate) fn note(&self, write: impl FnOnce(&mut Course)) {
+        write(&mut lock(&self.course));
     }
 
-    pub(crate) fn copy(&self) -> Exchange {
-        let Head { proxy, connection, method, host, path, dialect, operation, scene, test_id } = &self.head;
+    /// As the API shows it.
+    pub(crate) fn view(&self) -> Exchange {
+        let head = &self.head;
+        let course = lock(&self.course);
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let attempts = course.attempts.iter().map(|attempt| model::Attempt {
+            provider: attempt.target.to_string(),
+            outcome: attempt.outcome.to_owned(),
+            status: attempt.status,
+            ms: attempt.ms,
+        });
         Exchange {
             id: self.id,
+            proxy: head.proxy.to_string(),
+            connection: head.connection,
             started: shown(self.began),
-            proxy: proxy.to_string(),
-            connection: *connection,
-            method: method.to_string(),
-            host: host.to_string(),
-            path: path.clone(),
-            dialect: dialect.map(|dialect| dialect.to_string()),
-            operation: operation.map(|operation| operation.to_string()),
-            scene: scene.clone(),
-            test_id: test_id.clone(),
-            ..lock(&self.entry).clone()
+            duration_ms: course.duration_ms,
+            first_byte_ms: course.first_byte_ms,
+            method: head.method.to_string(),
+            host: head.host.to_string(),
+            path: head.path.to_string(),
+            dialect: head.dialect.map(|dialect| dialect.to_string()),
+            operation: head.operation.map(|operation| operation.to_string()),
+            model: text(&course.model),
+            scene: text(&head.scene),
+            test_id: text(&head.test_id),
+            streaming: course.streaming,
+            status: course.status,
+            bytes_in: course.bytes_in,
+            bytes_out: course.bytes_out,
+            events: course.events,
+            unterminated_tail: course.unterminated_tail,
+            toxics: course.toxics.clone(),
+            attempts: attempts.collect(),
+            ending: course.ending,
+            request_body: course.bodies.as_ref().and_then(|bodies| bodies.request.clone()),
+            response_body: course.bodies.as_ref().and_then(|bodies| bodies.response.clone()),
         }
     }
 }
@@ -92,7 +149,7 @@ impl Journal {
     /// Begins an exchange.
     pub(crate) fn begin(&self, head: Head) -> Arc<Record> {
         let id = self.numbers.fetch_add(1, Relaxed);
-        let record = Arc::new(Record { id, began: Timestamp::now(), head, entry: Mutex::default() });
+        let record = Arc::new(Record { id, began: Timestamp::now(), head, course: Mutex::default() });
         let mut ring = lock(&self.ring);
         if ring.len() == CAPACITY {
             ring.pop_front();
@@ -106,7 +163,7 @@ impl Journal {
     /// An exchange has ended, and its record is complete.
     pub(crate) fn end(&self, record: &Record) {
         if let Some(log) = &self.log
-            && let Ok(line) = serde_json::to_string(&record.copy())
+            && let Ok(line) = serde_json::to_string(&record.view())
             && log.try_send(line).is_err()
         {
             tracing::warn!("the journal file cannot keep up: a line is lost");
@@ -124,7 +181,7 @@ impl Journal {
         let limit = filter.limit.unwrap_or(1_000);
         let mut found = Vec::new();
         for record in &records {
-            let entry = record.copy();
+            let entry = record.view();
             if !fits(&entry, filter) {
                 continue;
             }
@@ -138,7 +195,7 @@ impl Journal {
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Exchange> {
-        lock(&self.ring).iter().find(|record| record.id == id).map(|record| record.copy())
+        lock(&self.ring).iter().find(|record| record.id == id).map(|record| record.view())
     }
 
     pub(crate) fn clear(&self) {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
 use percent_encoding::percent_decode_str;
 
 use crate::named::named;
@@ -120,7 +121,7 @@ pub struct Recognised {
 /// OpenAI-compatible paths), the shape decides, since it is what the client will parse.
 pub fn recognise(host: &str, method: &str, path: &str, has_header: impl Fn(&str) -> bool) -> Recognised {
     let owner = hosts::owner(host);
-    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let path = &path[..memchr2(b'?', b'#', path.as_bytes()).unwrap_or(path.len())];
     let path = percent_decode_str(path).decode_utf8_lossy();
     let shape = paths::shape(method, &path);
     let sender = has_header("anthropic-version").then_some(Dialect::Anthropic);

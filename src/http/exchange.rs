@@ -4,12 +4,11 @@ mod reply;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use aconite_api::model::Attempt;
 use aconite_toxics::{
     BodyForm, ConnectFault, Decision, Direction, ExchangeFilter, Instance, Level, StageId, Verdict,
 };
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, Version, header, request, response};
+use http::{HeaderMap, Request, Response, StatusCode, Version, header, request, response};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 
@@ -24,7 +23,10 @@ use super::{
     target::Target,
     upgrade,
 };
-use crate::{journal::Head, plan::Plan};
+use crate::{
+    journal::{Attempt, Head},
+    plan::Plan,
+};
 
 /// A toxic at work on an exchange's heads.
 struct Filter {
@@ -48,7 +50,7 @@ pub(crate) async fn run(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
     client.control.exchange_begins();
-    let (head, incoming) = request.into_parts();
+    let (mut head, incoming) = request.into_parts();
     let refuse = |trouble| {
         client.control.exchange_ends();
         Ok(own_answer::refusal(&trouble))
@@ -57,7 +59,7 @@ pub(crate) async fn run(
         Ok(destination) => destination,
         Err(trouble) => return refuse(trouble),
     };
-    let facts = Facts::of(&head, &destination.host);
+    let facts = Facts::of(&mut head, &destination.host);
     let plan = Arc::clone(&client.proxy.plan.borrow());
     let exchange = match prepare(&client, &plan, head, incoming, facts).await {
         Ok(exchange) => exchange,
@@ -77,7 +79,9 @@ pub(crate) struct Destination {
 
 struct Running {
     ongoing: Arc<Ongoing>,
+    /// Its headers are elsewhere until somebody changes them.
     head: request::Parts,
+    changed: bool,
     body: RequestBody,
     upgrade: Option<hyper::upgrade::OnUpgrade>,
 }
@@ -99,13 +103,13 @@ async fn prepare(
 ) -> Result<Running, Trouble> {
     use http_body::Body as _;
 
-    let upgrade = (headers::wants_upgrade(&head.headers) && head.version <= Version::HTTP_11)
+    let upgrade = (headers::wants_upgrade(&facts.headers) && head.version <= Version::HTTP_11)
         .then(|| head.extensions.remove::<hyper::upgrade::OnUpgrade>())
         .flatten();
     let length = incoming.size_hint().exact();
-    let expects = head.headers.contains_key(header::EXPECT);
+    let expects = facts.headers.contains_key(header::EXPECT);
     let toxics_read = plan.reads_requests || (plan.strikes_messages && facts.dialect.is_some());
-    let json = body_form(&head.headers) == BodyForm::Document;
+    let json = body_form(&facts.headers) == BodyForm::Document;
     let body = if incoming.is_end_stream() {
         RequestBody::None
     } else if toxics_read
@@ -139,11 +143,11 @@ async fn prepare(
     } else {
         RequestBody::Stream(incoming)
     };
-    let own = client.own_toxic(&head.headers)?;
+    let own = client.own_toxic(&facts.headers)?;
     let record = client.proxy.journal.begin(written(client, &facts));
-    record.note(|entry| {
-        entry.model.clone_from(&facts.said.model);
-        entry.streaming = facts.streaming().unwrap_or(false);
+    record.note(|course| {
+        course.model = facts.said.model.as_deref().map(Into::into);
+        course.streaming = facts.streaming().unwrap_or(false);
     });
     let number = client.proxy.number_of(facts.test_id.as_deref());
     let ongoing = Arc::new(Ongoing::new(client, facts, own, record, number));
@@ -151,7 +155,7 @@ async fn prepare(
         ongoing.request_passed(bytes.len() as u64);
         ongoing.capture_request(bytes);
     }
-    Ok(Running { ongoing, head, body, upgrade })
+    Ok(Running { ongoing, head, changed: false, body, upgrade })
 }
 
 fn written(client: &Client, facts: &Facts) -> Head {
@@ -160,16 +164,16 @@ fn written(client: &Client, facts: &Facts) -> Head {
         connection: client.connection.id,
         method: facts.method.clone(),
         host: Arc::clone(&facts.host),
-        path: headers::redacted(facts.path.as_str()),
+        path: headers::redacted(facts.path.as_str()).into(),
         dialect: facts.dialect,
         operation: facts.operation,
-        scene: facts.scene.clone(),
-        test_id: facts.test_id.clone(),
+        scene: facts.scene.as_deref().map(Into::into),
+        test_id: facts.test_id.as_deref().map(Into::into),
     }
 }
 
 impl Running {
-    async fn answer(mut self, plan: &Arc<Plan>, target: &Target, authority: &str) -> Response<Body> {
+    async fn answer(mut self, plan: &Arc<Plan>, target: &Arc<Target>, authority: &str) -> Response<Body> {
         if let Some(fault) = self.connect_fault(plan) {
             return self.cannot_connect(plan, fault, target).await;
         }
@@ -200,14 +204,23 @@ impl Running {
         }
     }
 
-    fn attempt(&self, target: &Target, outcome: &str, status: Option<u16>, asked: Duration) {
+    /// The request's headers.
+    fn headers(&self) -> &HeaderMap {
+        if self.changed { &self.head.headers } else { &self.ongoing.facts.headers }
+    }
+
+    /// The request's head, to be changed; what matches the request goes on to see it as it came.
+    fn head_mut(&mut self) -> &mut request::Parts {
+        if !std::mem::replace(&mut self.changed, true) {
+            self.head.headers.clone_from(&self.ongoing.facts.headers);
+        }
+        &mut self.head
+    }
+
+    fn attempt(&self, target: &Arc<Target>, outcome: &'static str, status: Option<u16>, asked: Duration) {
         let ms = (self.ongoing.now() - asked).as_secs_f64() * 1e3;
-        self.ongoing.attempt(Attempt {
-            provider: target.to_string(),
-            outcome: outcome.to_owned(),
-            status,
-            ms,
-        });
+        let target = Arc::<Target>::clone(target);
+        self.ongoing.attempt(Attempt { target, outcome, status, ms });
     }
 
     /// The first toxic that spoils the making of the upstream connection.
@@ -257,11 +270,8 @@ impl Running {
             }
             let Some(dice) = self.ongoing.dice(toxic.id.toxic) else { continue };
             let direction = toxic.spec.stream;
-            let form = if direction == Direction::Upstream {
-                body_form(&self.head.headers)
-            } else {
-                BodyForm::Opaque
-            };
+            let form =
+                if direction == Direction::Upstream { body_form(self.headers()) } else { BodyForm::Opaque };
             match toxic.start(&self.ongoing.facts.scope(direction, form, None), dice) {
                 Instance::Exchange(filter) => filters.push(Filter { id: toxic.id, direction, filter }),
                 Instance::Idle(reason) => self.ongoing.passed_over(toxic.id.toxic, reason),
@@ -273,7 +283,8 @@ impl Running {
 
     async fn before_the_request(&mut self, filters: &mut [Filter]) -> Course {
         for Filter { id, filter, .. } in filters {
-            let decision = filter.on_request(&mut self.head, self.ongoing.now());
+            let now = self.ongoing.now();
+            let decision = filter.on_request(self.head_mut(), now);
             if let course @ Course::Instead(_) = follow(&self.ongoing, *id, decision).await {
                 return course;
             }

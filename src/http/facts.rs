@@ -4,12 +4,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use aconite_dialects::{Dialect, Operation, json};
+use aconite_dialects::{Dialect, Framing, Operation, json};
 use aconite_toxics::{BodyForm, Direction, RequestFacts, Scope};
 use bytes::Bytes;
 use http::{HeaderMap, Method, header, request, uri::PathAndQuery};
-
-use super::headers;
 
 /// What is known of a request, kept for as long as its exchange lasts.
 pub(crate) struct Facts {
@@ -49,13 +47,14 @@ impl Said {
 }
 
 impl Facts {
-    /// What the head alone says. `host` is the one that the request leads to.
-    pub(crate) fn of(head: &request::Parts, host: &Arc<str>) -> Self {
+    /// What the head alone says; its headers move here. `host` is the one that the request leads to.
+    pub(crate) fn of(head: &mut request::Parts, host: &Arc<str>) -> Self {
+        let headers = std::mem::take(&mut head.headers);
         let text = |name: &header::HeaderName| {
-            head.headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
         };
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let has_header = |name: &str| head.headers.contains_key(name);
+        let has_header = |name: &str| headers.contains_key(name);
         let known = aconite_dialects::recognise(host, head.method.as_str(), path.path(), has_header);
         Self {
             method: head.method.clone(),
@@ -64,11 +63,11 @@ impl Facts {
             } else {
                 Arc::clone(host)
             },
-            headers: head.headers.clone(),
             dialect: known.dialect,
             operation: known.operation,
-            scene: text(&headers::SCENE),
-            test_id: text(&headers::TEST_ID),
+            scene: text(&super::headers::SCENE),
+            test_id: text(&super::headers::TEST_ID),
+            headers,
             said: Said::default(),
             body: None,
             path,
@@ -119,10 +118,15 @@ impl Facts {
 
 /// What a body is made of, by its head.
 pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
-    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else {
-        return BodyForm::Opaque;
-    };
-    if let Some(framing) = aconite_dialects::Framing::of_content_type(value) {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else { return BodyForm::Opaque };
+    match value.as_bytes() {
+        // As nearly all of them are spelt.
+        b"application/json" => return BodyForm::Document,
+        b"text/event-stream" => return BodyForm::Events(Framing::Sse),
+        _ => {}
+    }
+    let Ok(value) = value.to_str() else { return BodyForm::Opaque };
+    if let Some(framing) = Framing::of_content_type(value) {
         return BodyForm::Events(framing);
     }
     let essence = value.split(';').next().unwrap_or_default().trim().as_bytes();

@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 
-use aconite_api::model::{Attempt, Exchange, ExchangeEnd, How, Side, Strike};
+use aconite_api::model::{ExchangeEnd, How, Side, Strike};
 use aconite_toxics::{Dice, Report, StageId};
 use tokio::time::Instant;
 
 use super::{client::Client, facts::Facts, source::Broken};
 use crate::{
     connection::ConnectionShared,
-    journal::Record,
+    journal::{Attempt, Captured, Course, Record},
     link::SocketControl,
     plan::{Armed, Decisions, Plan},
     proxy::ProxyContext,
@@ -101,7 +101,7 @@ impl Ongoing {
                 reason: ticket.refused.map(str::to_owned),
                 ..Strike::default()
             };
-            self.record.note(|entry| entry.toxics.push(strike));
+            self.record.note(|course| course.toxics.push(strike));
             if let Some(reason) = ticket.refused {
                 self.proxy.metrics.passed(&self.proxy.name, &toxic.spec.kind, reason);
             }
@@ -138,8 +138,8 @@ impl Ongoing {
     pub(crate) fn struck(&self, toxic: u64, at: Duration) {
         let Some((name, kind)) = self.name_of(toxic) else { return };
         let mut first = false;
-        self.record.note(|entry| {
-            if let Some(strike) = entry.toxics.iter_mut().find(|strike| strike.name == name)
+        self.record.note(|course| {
+            if let Some(strike) = course.toxics.iter_mut().find(|strike| strike.name == name)
                 && !strike.struck
             {
                 *strike = Strike { struck: true, at: Some(millis(at)), reason: None, ..strike.clone() };
@@ -157,8 +157,8 @@ impl Ongoing {
     pub(crate) fn passed_over(&self, toxic: u64, reason: &'static str) {
         let Some((name, kind)) = self.name_of(toxic) else { return };
         let mut first = false;
-        self.record.note(|entry| {
-            if let Some(strike) = entry.toxics.iter_mut().find(|strike| strike.name == name)
+        self.record.note(|course| {
+            if let Some(strike) = course.toxics.iter_mut().find(|strike| strike.name == name)
                 && !strike.struck
                 && strike.reason.is_none()
             {
@@ -216,22 +216,26 @@ impl Ongoing {
 
     /// What the request's body said came to light later.
     pub(crate) fn said(&self, said: &super::facts::Said) {
-        self.record.note(|entry| {
-            entry.model.clone_from(&said.model);
-            entry.streaming |= said.streaming.unwrap_or(false);
+        self.record.note(|course| {
+            course.model = said.model.as_deref().map(Into::into);
+            course.streaming |= said.streaming.unwrap_or(false);
         });
     }
 
     /// An upstream was tried.
     pub(crate) fn attempt(&self, attempt: Attempt) {
-        self.record.note(|entry| entry.attempts.push(attempt));
+        self.record.note(|course| {
+            // One is the rule.
+            course.attempts.reserve_exact(1);
+            course.attempts.push(attempt);
+        });
     }
 
     /// The answer's head is about to leave.
     pub(crate) fn answered(&self, status: u16, streaming: bool) {
-        self.record.note(|entry| {
-            entry.status = Some(status);
-            entry.streaming |= streaming;
+        self.record.note(|course| {
+            course.status = Some(status);
+            course.streaming |= streaming;
         });
     }
 
@@ -239,13 +243,13 @@ impl Ongoing {
     pub(crate) fn first_byte(&self) {
         if !self.answering.swap(true, Relaxed) {
             let ms = self.ms();
-            self.record.note(|entry| entry.first_byte_ms = Some(ms));
+            self.record.note(|course| course.first_byte_ms = Some(ms));
         }
     }
 
     /// The request's body has passed.
     pub(crate) fn request_passed(&self, bytes: u64) {
-        self.record.note(|entry| entry.bytes_in = bytes);
+        self.record.note(|course| course.bytes_in = bytes);
     }
 
     /// Whether bodies are kept in the journal.
@@ -255,33 +259,31 @@ impl Ongoing {
 
     /// A request's body, or a part of it, for the journal.
     pub(crate) fn capture_request(&self, bytes: &[u8]) {
-        self.capture(bytes, |entry| &mut entry.request_body);
+        self.capture(bytes, |bodies| &mut bodies.request);
     }
 
     /// A part of the answer's body, for the journal.
     pub(crate) fn capture_response(&self, bytes: &[u8]) {
-        self.capture(bytes, |entry| &mut entry.response_body);
+        self.capture(bytes, |bodies| &mut bodies.response);
     }
 
     /// Adds text up to a bound. What is no UTF-8 is shown lossily.
-    fn capture(&self, bytes: &[u8], text: impl Fn(&mut Exchange) -> &mut Option<String>) {
+    fn capture(&self, bytes: &[u8], text: impl Fn(&mut Captured) -> &mut Option<String>) {
         if !self.captures() {
             return;
         }
-        self.record.note(|entry| {
-            let text = text(entry).get_or_insert_default();
+        self.record.note(|course| {
+            let text = text(course.bodies.get_or_insert_default()).get_or_insert_default();
             let room = MAX_CAPTURED.saturating_sub(text.len());
             text.push_str(&String::from_utf8_lossy(bytes.get(..room).unwrap_or(bytes)));
         });
     }
 
     /// Takes the request's own secrets out of what was captured.
-    fn redact(&self, entry: &mut Exchange) {
-        if !self.captures() {
-            return;
-        }
+    fn redact(&self, course: &mut Course) {
+        let Some(bodies) = &mut course.bodies else { return };
         let secrets = super::headers::secrets(&self.facts.headers);
-        for text in [&mut entry.request_body, &mut entry.response_body].into_iter().flatten() {
+        for text in [&mut bodies.request, &mut bodies.response].into_iter().flatten() {
             for secret in &secrets {
                 *text = text.replace(secret.as_str(), "REDACTED");
             }
@@ -309,13 +311,13 @@ impl Ongoing {
             return;
         }
         let ms = self.ms();
-        self.record.note(|entry| {
-            entry.duration_ms = Some(ms);
-            entry.bytes_out = bytes_out;
-            entry.events = events;
-            entry.unterminated_tail = unterminated_tail;
-            entry.ending = Some(end);
-            self.redact(entry);
+        self.record.note(|course| {
+            course.duration_ms = Some(ms);
+            course.bytes_out = bytes_out;
+            course.events = events;
+            course.unterminated_tail = unterminated_tail;
+            course.ending = Some(end);
+            self.redact(course);
         });
         self.proxy.journal.end(&self.record);
         self.control.exchange_ends();

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError, atomic::AtomicU64},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -21,14 +21,6 @@ use crate::{steady::Steady, workers};
 const KEEP: Duration = Duration::from_secs(90);
 /// How many unused connections to one upstream are kept.
 const KEEP_MANY: usize = 256;
-
-/// Whose connections they are: no two identities share one.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub(crate) struct Key {
-    pub(crate) origin: Origin,
-    /// The TLS settings' number: client certificate, trust, name.
-    pub(crate) identity: usize,
-}
 
 /// Moves an HTTP/1 connection on; ends with it.
 pub(crate) type Driver = Pin<Box<dyn Future<Output = Result<(), hyper::Error>> + Send>>;
@@ -61,8 +53,15 @@ impl Http1 {
 /// Unused connections by upstream.
 #[derive(Default)]
 pub(crate) struct Pool {
-    hosts: Mutex<HashMap<Key, Kept>>,
+    hosts: Mutex<HashMap<Origin, Identities>>,
 }
+
+/// One for each TLS identity, by its number: no two identities share a connection.
+type Identities = Vec<(usize, Arc<HostPool>)>;
+
+/// Unused connections to one upstream under one identity.
+#[derive(Default)]
+pub(crate) struct HostPool(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
@@ -78,7 +77,7 @@ struct Unused {
     since: Instant,
     /// The worker whose thread hears of its socket first.
     worker: Option<usize>,
-    connection: Http1,
+    connection: Box<Http1>,
 }
 
 /// A connection to send a request on.
@@ -88,81 +87,109 @@ pub(crate) enum Connection {
 }
 
 impl Pool {
-    /// A connection that is ready, in HTTP/2 if that is wanted: the most recently used one of this worker, else of another.
-    pub(crate) fn take(&self, key: &Key, http2: bool) -> Option<Connection> {
-        let mut dropped = Vec::new();
+    /// The connections to an upstream under the identity of this number.
+    pub(crate) fn host(&self, origin: &Origin, identity: usize) -> Arc<HostPool> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = hosts.get_mut(key)?;
-        if let Some(sender) = kept.http2.as_ref().filter(|_| http2 || kept.only_http2) {
-            if !sender.is_closed() {
-                return Some(Connection::Http2(sender.clone()));
-            }
-            kept.http2 = None;
+        let known = hosts.get(origin).into_iter().flatten().find(|(whose, _)| *whose == identity);
+        if let Some((_, host)) = known {
+            return Arc::clone(host);
         }
-        let here = workers::here();
-        while let Some(last) = kept.http1.len().checked_sub(1) {
-            let own = kept.http1.iter().rposition(|unused| unused.worker == here);
-            let Unused { mut connection, .. } = kept.http1.remove(own.unwrap_or(last));
-            if connection.is_fit() {
-                return Some(Connection::Http1(Box::new(connection)));
-            }
-            dropped.push(connection);
-        }
-        None
-    }
-
-    /// Whether the upstream speaks HTTP/2, if that is known. A kept HTTP/1 connection does not tell: its client may have
-    /// wanted no other.
-    pub(crate) fn speaks_http2(&self, key: &Key) -> Option<bool> {
-        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = hosts.get(key)?;
-        let shared = kept.http2.as_ref().is_some_and(|sender| !sender.is_closed());
-        if shared || kept.only_http2 { Some(true) } else { kept.only_http1.then_some(false) }
-    }
-
-    /// The upstream was offered HTTP/2 and took HTTP/1.1.
-    pub(crate) fn only_http1(&self, key: &Key) {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.entry(key.clone()).or_default().only_http1 = true;
-    }
-
-    /// Keeps a connection for the next request.
-    pub(crate) fn give_back(&self, key: &Key, mut connection: Http1) {
-        connection.reused = true;
-        self.keep_fresh(key, connection);
-    }
-
-    /// Keeps a connection that has not carried a request yet.
-    pub(crate) fn keep_fresh(&self, key: &Key, connection: Http1) {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = hosts.entry(key.clone()).or_default();
-        if kept.http1.len() < KEEP_MANY {
-            kept.http1.push(Unused { since: Instant::now(), worker: workers::here(), connection });
-        }
-    }
-
-    /// Shares an HTTP/2 connection.
-    pub(crate) fn share(&self, key: &Key, sender: http2::SendRequest<Body>) {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.entry(key.clone()).or_default().http2 = Some(sender);
-    }
-
-    /// The upstream speaks HTTP/2 alone, so that even requests that came in HTTP/1 go over it.
-    pub(crate) fn only_http2(&self, key: &Key) {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.entry(key.clone()).or_default().only_http2 = true;
+        let host = Arc::<HostPool>::default();
+        hosts.entry(origin.clone()).or_default().push((identity, Arc::clone(&host)));
+        host
     }
 
     /// Lets go of connections that have ended, or that nobody has used for long.
     pub(crate) fn sweep(&self) {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        for kept in hosts.values_mut() {
-            kept.http1.retain_mut(|unused| unused.since.elapsed() < KEEP && unused.connection.is_fit());
-            if kept.http2.as_ref().is_some_and(http2::SendRequest::is_closed) {
-                kept.http2 = None;
+        hosts.retain(|_, identities| {
+            // One that is held elsewhere may be given something back.
+            identities.retain(|(_, host)| host.sweep() || Arc::strong_count(host) > 1);
+            !identities.is_empty()
+        });
+    }
+}
+
+impl HostPool {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that is ready, in HTTP/2 if that is wanted: the most recently used one of this worker, else of another.
+    pub(crate) fn take(&self, http2: bool) -> Option<Connection> {
+        if let Some(shared) = self.shared(http2) {
+            return Some(Connection::Http2(shared));
+        }
+        loop {
+            // The lock is not held while it is looked at.
+            let mut connection = self.last_used()?;
+            if connection.is_fit() {
+                return Some(Connection::Http1(connection));
             }
         }
-        hosts.retain(|_, kept| !kept.http1.is_empty() || kept.http2.is_some());
+    }
+
+    fn shared(&self, wanted: bool) -> Option<http2::SendRequest<Body>> {
+        let mut kept = self.kept();
+        if !wanted && !kept.only_http2 {
+            return None;
+        }
+        kept.http2.take_if(|sender| sender.is_closed());
+        kept.http2.clone()
+    }
+
+    fn last_used(&self) -> Option<Box<Http1>> {
+        let mut kept = self.kept();
+        let last = kept.http1.len().checked_sub(1)?;
+        let here = workers::here();
+        let own = kept.http1.iter().rposition(|unused| unused.worker == here);
+        Some(kept.http1.swap_remove(own.unwrap_or(last)).connection)
+    }
+
+    /// Whether the upstream speaks HTTP/2, if that is known. A kept HTTP/1 connection does not tell: its client may have
+    /// wanted no other.
+    pub(crate) fn speaks_http2(&self) -> Option<bool> {
+        let kept = self.kept();
+        let shared = kept.http2.as_ref().is_some_and(|sender| !sender.is_closed());
+        if shared || kept.only_http2 { Some(true) } else { kept.only_http1.then_some(false) }
+    }
+
+    /// The upstream was offered HTTP/2 and took HTTP/1.1.
+    pub(crate) fn only_http1(&self) {
+        self.kept().only_http1 = true;
+    }
+
+    /// The upstream speaks HTTP/2 alone, so that even requests that came in HTTP/1 go over it.
+    pub(crate) fn only_http2(&self) {
+        self.kept().only_http2 = true;
+    }
+
+    /// Keeps a connection for the next request.
+    pub(crate) fn give_back(&self, mut connection: Box<Http1>) {
+        connection.reused = true;
+        self.keep_fresh(connection);
+    }
+
+    /// Keeps a connection that has not carried a request yet.
+    pub(crate) fn keep_fresh(&self, connection: Box<Http1>) {
+        let unused = Unused { since: Instant::now(), worker: workers::here(), connection };
+        let mut kept = self.kept();
+        if kept.http1.len() < KEEP_MANY {
+            kept.http1.push(unused);
+        }
+    }
+
+    /// Shares an HTTP/2 connection.
+    pub(crate) fn share(&self, sender: http2::SendRequest<Body>) {
+        self.kept().http2 = Some(sender);
+    }
+
+    /// Lets go of what has ended or was unused for long. Whether anything is left.
+    fn sweep(&self) -> bool {
+        let mut kept = self.kept();
+        kept.http1.retain_mut(|unused| unused.since.elapsed() < KEEP && unused.connection.is_fit());
+        kept.http2.take_if(|sender| sender.is_closed());
+        !kept.http1.is_empty() || kept.http2.is_some()
     }
 }
 

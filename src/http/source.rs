@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
-use super::pool::{Http1, Key, SharedPool};
+use super::pool::{HostPool, Http1};
 use crate::sim::SimBody;
 
 /// Where a body comes from.
@@ -32,7 +32,7 @@ pub(crate) enum Source {
 /// An answer's body together with the connection that it comes on, which goes back to the pool after.
 pub(crate) struct Http1Source {
     pub(crate) incoming: Incoming,
-    pub(crate) kept: Option<(Box<Http1>, SharedPool, Key)>,
+    pub(crate) kept: Option<(Box<Http1>, Arc<HostPool>)>,
 }
 
 /// A body that ended before its time.
@@ -66,7 +66,7 @@ impl Source {
     /// A connection that is `switching` protocols never goes back to the pool.
     pub(crate) fn http1(
         incoming: Incoming,
-        kept: Option<(Box<Http1>, SharedPool, Key)>,
+        kept: Option<(Box<Http1>, Arc<HostPool>)>,
         switching: bool,
     ) -> Self {
         let mut source = Http1Source { incoming, kept };
@@ -160,8 +160,8 @@ impl Http1Source {
     }
 
     fn give_back(&mut self) {
-        if let Some((connection, pool, key)) = self.kept.take() {
-            pool.give_back(&key, *connection);
+        if let Some((connection, pool)) = self.kept.take() {
+            pool.give_back(connection);
         }
     }
 }

@@ -20,7 +20,7 @@ use thiserror::Error;
 use super::{
     body::{Again, Body, Source},
     dial::{DialError, dial},
-    pool::{Connection, Http1, Key, SharedPool},
+    pool::{Connection, HostPool, Http1, SharedPool},
     target::Origin,
     upstream_io::UpstreamIo,
 };
@@ -93,11 +93,11 @@ impl Upstreams {
         build: impl Fn(bool) -> Request<()>,
         mut body: Body,
     ) -> Result<Answer, UpstreamError> {
-        let key = self.key(origin);
+        let pool = self.pool.host(origin, self.identity);
         let mut stale = 0;
-        if let Some(connection) = self.pool.take(&key, http2) {
+        if let Some(connection) = pool.take(http2) {
             let again = body.again();
-            match self.send_on(connection, &key, &build, body).await {
+            match self.send_on(connection, &pool, &build, body).await {
                 Ok(response) => return Ok(Answer { response, stale }),
                 Err(Failure { unsent: Some(unsent), .. }) => body = *unsent,
                 Err(failure) => match again.filter(|_| failure.nothing_came).and_then(Again::body) {
@@ -107,8 +107,8 @@ impl Upstreams {
             }
             stale = 1;
         }
-        let connection = Box::pin(self.connect(origin, &key, http2)).await?;
-        match self.send_on(connection, &key, &build, body).await {
+        let connection = Box::pin(self.connect(origin, &pool, http2)).await?;
+        match self.send_on(connection, &pool, &build, body).await {
             Ok(response) => Ok(Answer { response, stale }),
             Err(failure) => Err(failure.into_error(origin)),
         }
@@ -119,34 +119,36 @@ impl Upstreams {
     /// # Errors
     /// If there is no connection.
     pub(crate) async fn speaks_http2(&self, origin: &Origin) -> Result<bool, UpstreamError> {
-        let key = self.key(origin);
-        if let Some(known) = self.pool.speaks_http2(&key) {
+        let pool = self.pool.host(origin, self.identity);
+        if let Some(known) = pool.speaks_http2() {
             return Ok(known);
         }
-        Ok(match self.connect(origin, &key, true).await? {
+        Ok(match self.connect(origin, &pool, true).await? {
             Connection::Http1(connection) => {
-                self.pool.keep_fresh(&key, *connection);
+                pool.keep_fresh(connection);
                 false
             }
             Connection::Http2(_) => true,
         })
     }
 
-    fn key(&self, origin: &Origin) -> Key {
-        Key { origin: origin.clone(), identity: self.identity }
-    }
-
-    async fn connect(&self, origin: &Origin, key: &Key, http2: bool) -> Result<Connection, UpstreamError> {
+    async fn connect(
+        &self,
+        origin: &Origin,
+        pool: &Arc<HostPool>,
+        http2: bool,
+    ) -> Result<Connection, UpstreamError> {
         const REFUSED: AlertDescription = AlertDescription::NoApplicationProtocol;
-        match self.connect_by(origin, key, if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] }).await {
+        match self.connect_by(origin, pool, if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] }).await
+        {
             Err(UpstreamError::Tls { source: ConnectError::Refused { alert: REFUSED, .. }, .. })
                 if !http2 =>
             {
-                self.pool.only_http2(key);
-                self.connect_by(origin, key, &[b"h2"]).await
+                pool.only_http2();
+                self.connect_by(origin, pool, &[b"h2"]).await
             }
             Ok(Connection::Http1(connection)) if http2 => {
-                self.pool.only_http1(key);
+                pool.only_http1();
                 Ok(Connection::Http1(connection))
             }
             result => result,
@@ -156,7 +158,7 @@ impl Upstreams {
     async fn connect_by(
         &self,
         origin: &Origin,
-        key: &Key,
+        pool: &Arc<HostPool>,
         alpn: &[&[u8]],
     ) -> Result<Connection, UpstreamError> {
         let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
@@ -172,26 +174,13 @@ impl Upstreams {
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         let io = UpstreamIo::tls(tls);
         if http2 {
-            self.handshake_http2(io, origin, key).await
+            self.handshake_http2(io, origin, pool).await
         } else {
             self.handshake_http1(io, origin).await
         }
     }
 
-    /// An HTTP/2 connection without TLS, for a client that speaks it with prior knowledge (gRPC).
-    ///
-    /// # Errors
-    /// If there is no connection.
-    pub(crate) async fn connect_h2c(&self, origin: &Origin) -> Result<Connection, UpstreamError> {
-        let key = self.key(origin);
-        if let Some(connection @ Connection::Http2(_)) = self.pool.take(&key, true) {
-            return Ok(connection);
-        }
-        let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
-        self.handshake_http2(UpstreamIo::plain(stream), origin, &key).await
-    }
-
-    /// Sends on an HTTP/2 connection without TLS.
+    /// Sends on an HTTP/2 connection without TLS, for a client that speaks it with prior knowledge (gRPC).
     ///
     /// # Errors
     /// If there is no connection, or no answer on it.
@@ -201,8 +190,15 @@ impl Upstreams {
         build: impl Fn(bool) -> Request<()>,
         body: Body,
     ) -> Result<Answer, UpstreamError> {
-        let connection = Box::pin(self.connect_h2c(origin)).await?;
-        match self.send_on(connection, &self.key(origin), &build, body).await {
+        let pool = self.pool.host(origin, self.identity);
+        let connection = match pool.take(true) {
+            Some(connection @ Connection::Http2(_)) => connection,
+            _ => {
+                let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
+                self.handshake_http2(UpstreamIo::plain(stream), origin, &pool).await?
+            }
+        };
+        match self.send_on(connection, &pool, &build, body).await {
             Ok(response) => Ok(Answer { response, stale: 0 }),
             Err(failure) => Err(failure.into_error(origin)),
         }
@@ -224,7 +220,7 @@ impl Upstreams {
         &self,
         io: UpstreamIo,
         origin: &Origin,
-        key: &Key,
+        pool: &Arc<HostPool>,
     ) -> Result<Connection, UpstreamError> {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
@@ -238,14 +234,14 @@ impl Upstreams {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
             }
         });
-        self.pool.share(key, sender.clone());
+        pool.share(sender.clone());
         Ok(Connection::Http2(sender))
     }
 
     async fn send_on(
         &self,
         connection: Connection,
-        key: &Key,
+        pool: &Arc<HostPool>,
         build: &impl Fn(bool) -> Request<()>,
         body: Body,
     ) -> Result<Response<Source>, Failure> {
@@ -261,7 +257,7 @@ impl Upstreams {
                 Ok(response.map(Source::Incoming))
             }
             Connection::Http1(connection) => {
-                self.send_http1(connection, key, build(false).map(|()| body)).await
+                self.send_http1(connection, pool, build(false).map(|()| body)).await
             }
         }
     }
@@ -270,7 +266,7 @@ impl Upstreams {
     async fn send_http1(
         &self,
         mut connection: Box<Http1>,
-        key: &Key,
+        pool: &Arc<HostPool>,
         request: Request<Body>,
     ) -> Result<Response<Source>, Failure> {
         let before = connection.read.load(Relaxed);
@@ -292,7 +288,7 @@ impl Upstreams {
         };
         match outcome {
             Ok((response, driving)) => {
-                let kept = driving.then(|| (connection, Arc::clone(&self.pool), key.clone()));
+                let kept = driving.then(|| (connection, Arc::clone(pool)));
                 let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
                 Ok(response.map(|incoming| Source::http1(incoming, kept, switching)))
             }

@@ -8,20 +8,24 @@ use std::{
 };
 
 use aconite_toxics::Step;
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
+use tokio_util::io::poll_read_buf;
 
 use super::{Governor, How, Lane, Traffic, splice::Conduit};
 
 /// What one read takes at most, in bytes. One that gets so much means bulk.
 pub(super) const READ_SIZE: usize = 64 * 1024;
 
-/// A move through the kernel below this many bytes means that the bulk is over.
+/// A move of fewer bytes means that the bulk is over.
 const LEAST_BULK: usize = 16 * 1024;
+
+/// A block with less room than this is used up, in bytes.
+const LEAST_ROOM: usize = 1024;
 
 thread_local! {
     /// Where data is between a read and the write that follows at once: idle connections own no buffer.
@@ -53,8 +57,10 @@ pub(super) struct Flow<G> {
     outbound: Outbound,
     /// Whether the sender may have more.
     receiving: bool,
-    /// Whether much is flowing, so that it pays to keep it out of user space.
+    /// Whether much is flowing, so that it pays to keep it out of user space, or else to pack it.
     bulk: bool,
+    /// What is left of the block into which much is read, if a toxic holds it.
+    block: BytesMut,
     /// How the sender ended its direction, once it has.
     pub(super) sender_ended: Option<How>,
 }
@@ -84,6 +90,7 @@ impl<G: Governor> Flow<G> {
             outbound: Outbound::Bytes(Bytes::new()),
             receiving: true,
             bulk: false,
+            block: BytesMut::new(),
             sender_ended: None,
         }
     }
@@ -177,6 +184,7 @@ impl<G: Governor> Flow<G> {
         if !self.outbound.is_empty() {
             return Poll::Pending;
         }
+        self.block = BytesMut::new();
         if self.bulk
             && let Ok(conduit) = Conduit::take()
         {
@@ -185,22 +193,37 @@ impl<G: Governor> Flow<G> {
         self.poll_copy(cx, sender, receiver, traffic)
     }
 
-    /// Reads into the lane.
+    /// Reads into the lane. Little is copied, so that it takes no more memory than it needs; much is read into blocks,
+    /// one piece behind the other.
     fn poll_take_in(
         &mut self,
         cx: &mut Context<'_>,
         sender: &mut TcpStream,
         traffic: &Traffic,
     ) -> Poll<io::Result<Received>> {
-        let lane = &mut self.lane;
-        poll_read_scratch(cx, sender, |_, data| {
-            if data.is_empty() {
-                return Received::End;
+        let piece = if self.bulk {
+            if self.block.capacity() < LEAST_ROOM {
+                self.block = BytesMut::with_capacity(READ_SIZE);
             }
-            traffic.add_received(data.len());
-            lane.push(Step::Item(Bytes::copy_from_slice(data)));
-            Received::Data
-        })
+            let room = self.block.capacity();
+            let read = ready!(poll_read_buf(Pin::new(sender), cx, &mut self.block))?;
+            let piece = self.block.split().freeze();
+            if read < room.min(LEAST_BULK) {
+                self.bulk = false;
+                self.block = BytesMut::new();
+            }
+            piece
+        } else {
+            let piece = ready!(poll_read_scratch(cx, sender, |_, data| Bytes::copy_from_slice(data)))?;
+            self.bulk = piece.len() >= LEAST_BULK;
+            piece
+        };
+        if piece.is_empty() {
+            return Poll::Ready(Ok(Received::End));
+        }
+        traffic.add_received(piece.len());
+        self.lane.push(Step::Item(piece));
+        Poll::Ready(Ok(Received::Data))
     }
 
     /// Reads and writes at once; only what the receiver does not take at once is stored.

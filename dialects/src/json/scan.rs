@@ -1,5 +1,7 @@
 use std::ops::Range;
 
+use memchr::{memchr, memchr2};
+
 use super::text::unquote;
 
 /// Where in a body a value lies.
@@ -40,8 +42,13 @@ pub fn members<const N: usize>(body: &[u8], names: [&str; N]) -> [Option<Span>; 
     let (mut depth, mut wanted, mut open) = (0, None::<usize>, 0);
     let scanned = scan(body, |token| match token {
         Token::Key(span) if depth == 1 => {
-            let key = unquote(&body[span]);
-            wanted = names.iter().position(|name| key == *name);
+            let spelt = &body[span];
+            wanted = if memchr(b'\\', spelt).is_none() {
+                names.iter().position(|name| spelt[1..spelt.len() - 1] == *name.as_bytes())
+            } else {
+                let key = unquote(spelt);
+                names.iter().position(|name| key == *name)
+            };
         }
         Token::Key(_) => {}
         Token::Scalar(_, span) => {
@@ -182,7 +189,13 @@ fn scan_string(body: &[u8], start: usize) -> Result<usize, NotJson> {
     let mut at = start + 1;
     loop {
         let rest = body.get(at..).unwrap_or_default();
-        at += rest.iter().take_while(|byte| !matches!(byte, b'"' | b'\\' | ..0x20)).count();
+        let plain = &rest[..memchr2(b'"', b'\\', rest).unwrap_or(rest.len())];
+        // Without a branch a byte, which compilers turn into wide instructions.
+        if plain.iter().fold(false, |control, byte| control | (*byte < 0x20)) {
+            let control = plain.iter().take_while(|byte| **byte >= 0x20).count();
+            return Err(NotJson { at: at + control });
+        }
+        at += plain.len();
         match body.get(at) {
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') => match body.get(at + 1) {

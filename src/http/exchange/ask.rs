@@ -24,11 +24,11 @@ impl Running {
     pub(super) async fn ask(
         &mut self,
         plan: &Plan,
-        target: &Target,
+        target: &Arc<Target>,
         authority: &str,
         filters: &mut [Filter],
     ) -> Result<Response<Source>, UpstreamError> {
-        let gate = self.head.headers.contains_key(header::EXPECT).then(oneshot::channel::<()>);
+        let gate = self.headers().contains_key(header::EXPECT).then(oneshot::channel::<()>);
         let (go_on, asked) = gate.unzip();
         let gate = asked.map(|asked| Gate { asked, patience: Box::pin(tokio::time::sleep(Gate::PATIENCE)) });
         let tee = match &self.body {
@@ -39,7 +39,7 @@ impl Running {
         let go_on = Arc::new(Mutex::new(go_on));
         let build = |http2: bool| {
             let mut request = self.next_request(target, authority, http2);
-            if self.head.headers.contains_key(header::EXPECT) {
+            if self.headers().contains_key(header::EXPECT) {
                 let go_on = Arc::clone(&go_on);
                 hyper::ext::on_informational(&mut request, move |interim| {
                     if interim.status() == StatusCode::CONTINUE
@@ -53,13 +53,13 @@ impl Running {
             request
         };
         let upstreams = &self.ongoing.proxy.upstreams;
-        let response = match target {
+        let response = match &**target {
             Target::Simulated { simulator, .. } => {
                 let response = simulator.handle(build(false).map(|()| body)).await;
                 response.map(|body| Source::Simulated(Box::new(body)))
             }
             Target::Server { origin, .. } => {
-                let grpc = is_grpc(&self.head.headers);
+                let grpc = is_grpc(self.headers());
                 let answer = if self.ongoing.http2 && grpc && !origin.tls {
                     upstreams.send_h2c(origin, build, body).await?
                 } else {
@@ -79,10 +79,10 @@ impl Running {
     }
 
     fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {
-        let form = body_form(&self.head.headers);
-        let length = content_length(&self.head.headers);
+        let form = body_form(self.headers());
+        let length = content_length(self.headers());
         let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
-        let coded = Coded::of(&self.head.headers) != Coded::Plain;
+        let coded = Coded::of(self.headers()) != Coded::Plain;
         let ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
         let struck = ready.iter().any(|(_, filter)| filter.is_some())
             || plan.toxics.iter().any(|toxic| {
@@ -97,7 +97,7 @@ impl Running {
         };
         if struck {
             // Its length is no longer what the head says.
-            self.head.headers.remove(header::CONTENT_LENGTH);
+            self.head_mut().headers.remove(header::CONTENT_LENGTH);
         }
         let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope, ready, coded);
         Body::Flow(Box::new(Flow::request(source, governor, gate)))
@@ -107,7 +107,7 @@ impl Running {
     fn next_request(&self, target: &Target, authority: &str, http2: bool) -> Request<()> {
         let hop = Hop { request: true, http2, upgrade: self.upgrade.is_some() };
         let mut headers =
-            headers::for_next_hop(&self.head.headers, hop).unwrap_or_else(|| self.head.headers.clone());
+            headers::for_next_hop(self.headers(), hop).unwrap_or_else(|| self.headers().clone());
         if http2 {
             headers.remove(header::HOST);
         } else {
