@@ -10,7 +10,7 @@ use aconite_toxics::{
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, Version, header, request, response};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
     body::{Body, Source, Tee},
@@ -83,7 +83,7 @@ struct Running {
     head: request::Parts,
     changed: bool,
     body: RequestBody,
-    upgrade: Option<hyper::upgrade::OnUpgrade>,
+    upgrade: Option<OnUpgrade>,
 }
 
 enum RequestBody {
@@ -103,9 +103,9 @@ async fn prepare(
 ) -> Result<Running, Trouble> {
     use http_body::Body as _;
 
-    let upgrade = (headers::wants_upgrade(&facts.headers) && head.version <= Version::HTTP_11)
-        .then(|| head.extensions.remove::<hyper::upgrade::OnUpgrade>())
-        .flatten();
+    let upgrade = head.extensions.remove::<OnUpgrade>();
+    let upgrade =
+        upgrade.filter(|_| headers::wants_upgrade(&facts.headers) && head.version <= Version::HTTP_11);
     let length = incoming.size_hint().exact();
     let expects = facts.headers.contains_key(header::EXPECT);
     let toxics_read = plan.reads_requests || (plan.strikes_messages && facts.dialect.is_some());

@@ -19,6 +19,9 @@ use crate::{steady::Steady, workers};
 
 /// How long an unused connection is kept.
 const KEEP: Duration = Duration::from_secs(90);
+/// After how long unused a connection may be used by another worker. Every event on it then wakes two threads, so
+/// under load each worker has its own.
+const LENT_AFTER: Duration = Duration::from_secs(1);
 /// How many unused connections to one upstream are kept.
 const KEEP_MANY: usize = 256;
 
@@ -115,7 +118,8 @@ impl HostPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that is ready, in HTTP/2 if that is wanted: the most recently used one of this worker, else of another.
+    /// A connection that is ready, in HTTP/2 if that is wanted: the most recently used one of this worker, else one
+    /// that its worker does not need.
     pub(crate) fn take(&self, http2: bool) -> Option<Connection> {
         if let Some(shared) = self.shared(http2) {
             return Some(Connection::Http2(shared));
@@ -140,10 +144,10 @@ impl HostPool {
 
     fn last_used(&self) -> Option<Box<Http1>> {
         let mut kept = self.kept();
-        let last = kept.http1.len().checked_sub(1)?;
         let here = workers::here();
-        let own = kept.http1.iter().rposition(|unused| unused.worker == here);
-        Some(kept.http1.swap_remove(own.unwrap_or(last)).connection)
+        let may = |unused: &Unused| unused.worker == here || unused.since.elapsed() > LENT_AFTER;
+        let at = kept.http1.iter().rposition(may)?;
+        Some(kept.http1.remove(at).connection)
     }
 
     /// Whether the upstream speaks HTTP/2, if that is known. A kept HTTP/1 connection does not tell: its client may have

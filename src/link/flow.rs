@@ -8,24 +8,20 @@ use std::{
 };
 
 use aconite_toxics::Step;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
-use tokio_util::io::poll_read_buf;
 
-use super::{Governor, How, Lane, Traffic, splice::Conduit};
+use super::{Governor, How, Lane, Traffic, blocks::Blocks, splice::Conduit};
 
 /// What one read takes at most, in bytes. One that gets so much means bulk.
 pub(super) const READ_SIZE: usize = 64 * 1024;
 
 /// A move of fewer bytes means that the bulk is over.
 const LEAST_BULK: usize = 16 * 1024;
-
-/// A block with less room than this is used up, in bytes.
-const LEAST_ROOM: usize = 1024;
 
 thread_local! {
     /// Where data is between a read and the write that follows at once: idle connections own no buffer.
@@ -59,8 +55,8 @@ pub(super) struct Flow<G> {
     receiving: bool,
     /// Whether much is flowing, so that it pays to keep it out of user space, or else to pack it.
     bulk: bool,
-    /// What is left of the block into which much is read, if a toxic holds it.
-    block: BytesMut,
+    /// Where much is while a toxic holds it.
+    blocks: Blocks,
     /// How the sender ended its direction, once it has.
     pub(super) sender_ended: Option<How>,
 }
@@ -90,7 +86,7 @@ impl<G: Governor> Flow<G> {
             outbound: Outbound::Bytes(Bytes::new()),
             receiving: true,
             bulk: false,
-            block: BytesMut::new(),
+            blocks: Blocks::default(),
             sender_ended: None,
         }
     }
@@ -151,9 +147,13 @@ impl<G: Governor> Flow<G> {
                     // A break of the connection does not queue behind what the receiver refuses.
                     Poll::Pending => return self.lane.poll_break(cx).map(|step| Outcome::of_break(&step)),
                 }
-            } else if self.lane.is_transparent() {
-                return Poll::Pending;
             } else {
+                if self.lane.is_empty() {
+                    self.blocks.clear();
+                }
+                if self.lane.is_transparent() {
+                    return Poll::Pending;
+                }
                 match ready!(self.lane.poll_next(cx)) {
                     Step::Item(bytes) => self.outbound = Outbound::Bytes(bytes),
                     Step::End => {
@@ -184,7 +184,6 @@ impl<G: Governor> Flow<G> {
         if !self.outbound.is_empty() {
             return Poll::Pending;
         }
-        self.block = BytesMut::new();
         if self.bulk
             && let Ok(conduit) = Conduit::take()
         {
@@ -202,16 +201,9 @@ impl<G: Governor> Flow<G> {
         traffic: &Traffic,
     ) -> Poll<io::Result<Received>> {
         let piece = if self.bulk {
-            if self.block.capacity() < LEAST_ROOM {
-                self.block = BytesMut::with_capacity(READ_SIZE);
-            }
-            let room = self.block.capacity();
-            let read = ready!(poll_read_buf(Pin::new(sender), cx, &mut self.block))?;
-            let piece = self.block.split().freeze();
-            if read < room.min(LEAST_BULK) {
-                self.bulk = false;
-                self.block = BytesMut::new();
-            }
+            let piece = ready!(self.blocks.poll_read(cx, sender))?;
+            // One that had no room for more tells nothing.
+            self.bulk = piece.len() >= LEAST_BULK || self.blocks.is_full();
             piece
         } else {
             let piece = ready!(poll_read_scratch(cx, sender, |_, data| Bytes::copy_from_slice(data)))?;

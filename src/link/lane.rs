@@ -30,7 +30,7 @@ struct Held(usize);
 static ALL_HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// A lane takes no more in beyond its share once all lanes together hold this much, so that a delay on many
-/// connections does not become memory. One alone may hold the 32 MiB that its toxics allow.
+/// connections does not become memory. One alone may hold what its toxics allow, 31 MiB.
 const MOST_HELD: usize = 64 * 1024 * 1024;
 
 /// What any lane may hold, however much others do.

@@ -1,4 +1,5 @@
 //! One direction of one stream of bytes, and the toxics on it: sockets and HTTP bodies alike.
+mod blocks;
 mod client_io;
 mod control;
 mod counters;

@@ -9,7 +9,7 @@ use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter
 /// Delays all data by a fixed time, plus or minus some jitter.
 ///
 /// The delay is pipelined: each byte takes longer, and the rate at which bytes
-/// flow stays. A direction holds up to 32 MiB on its way; then the sender has
+/// flow stays. A direction holds up to 31 MiB on its way; then the sender has
 /// to wait. Nothing overtakes: a piece with a long delay holds up its
 /// successors. The end of a stream is not delayed by itself but stays behind
 /// the data. It is one way: put one on each stream to lengthen both halves of
@@ -71,7 +71,8 @@ impl StreamFilter<Bytes> for Delay {
     }
 
     fn capacity(&self) -> usize {
-        32 * 1024 * 1024
+        // With what it costs to keep them, 32 MiB of memory.
+        31 * 1024 * 1024
     }
 }
 
