@@ -189,11 +189,13 @@ def check_silent(environment, origin):
             program = pathlib.Path(home) / node / "node"
             program.parent.mkdir()
             program.symlink_to(os.path.realpath(CACHE / "bin" / node))
-            command = [BINARY, "run", "--config", config, "--", program, CLIENTS / "fetch.mjs", f"https://{HOST}/"]
+            # Node 20 would go past the proxy with any host; this one is there.
+            url = f"{target}/" if silent else f"https://{HOST}/"
+            command = [BINARY, "run", "--config", config, "--", program, CLIENTS / "fetch.mjs", url]
             status, output, errors = execute(command, variables, 120)
             equal(status, 0, f"{node}: {errors}: exit status")
             (said,) = (json.loads(line) for line in output.decode().splitlines())
-            equal(said["outcome"], "error" if silent else "ok", f"{node}: {said}: outcome")
+            equal(said["outcome"], "ok", f"{node}: {said}: outcome")
             if silent:
                 ensure("`node` sent nothing to the proxy" in errors, f"silence was not noticed: {errors}")
                 for switch in ("NODE_USE_ENV_PROXY=1", "EnvHttpProxyAgent", "base URL"):
