@@ -144,12 +144,34 @@ impl Server {
         );
     }
 
+    /// Waits until it has logged a text; the line that has it.
+    #[track_caller]
+    pub(crate) fn line(&self, text: &str) -> String {
+        self.logged(text);
+        let log = self.log.0.lock().unwrap();
+        log.lines().find(|line| line.contains(text)).unwrap().to_owned()
+    }
+
     /// Waits until it has ended; gives its exit code and all that it logged.
     pub(crate) fn ended(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
         self.reader.take().unwrap().join().unwrap();
         let log = self.log.0.lock().unwrap().clone();
         (status.code(), log)
+    }
+
+    /// One of the kernel's figures of its memory, in bytes: `VmRSS` now, `VmHWM` at its peak.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn memory(&self, figure: &str) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(figure)?.strip_prefix(':')).unwrap();
+        line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    /// How many files it has open.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
     /// The answer's status and body to a plain request.

@@ -14,8 +14,10 @@ mod corpora;
 mod generated;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
-// Real bug reports about JSON bodies and non-ASCII text.
+// Real bug reports about JSON bodies.
 mod json_cases;
+// Real bug reports about text that is not ASCII.
+mod cjk_cases;
 // Real bug reports about streams of events.
 mod sse_cases;
 // Origins, raw clients, running proxies.

@@ -102,7 +102,11 @@ impl Origin {
 
     /// Everything that was received so far, on all connections.
     pub(crate) fn received(&self) -> String {
-        String::from_utf8_lossy(&self.received.lock().unwrap()).into_owned()
+        String::from_utf8_lossy(&self.received_bytes()).into_owned()
+    }
+
+    pub(crate) fn received_bytes(&self) -> Vec<u8> {
+        self.received.lock().unwrap().clone()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -345,4 +349,12 @@ pub(crate) async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(tokio::time::Instant::now() < deadline, "never: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Lets this process, and those that it starts, open as many files as the system allows: where few are the default,
+/// a test with thousands of connections would measure that.
+pub(crate) fn many_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, rustix::process::Rlimit { current: limit.maximum, ..limit }).unwrap();
 }

@@ -14,6 +14,7 @@ use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::oneshot, time::Sleep};
 
+use super::source::Broken;
 pub(crate) use super::source::{Source, Tee};
 use super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing};
 use crate::link::Lane;
@@ -58,8 +59,12 @@ impl Again {
         match self {
             Self::Full(bytes) => Some(Body::Full(bytes)),
             Self::Tee(tee, ongoing, scope) => {
+                if !tee.is_whole() {
+                    return None;
+                }
+                ongoing.capture_request_anew();
                 let governor = BodyGovernor::new(ongoing, scope, Vec::new(), false);
-                tee.is_whole().then(|| Body::Flow(Box::new(Flow::request(Source::Tee(tee), governor, None))))
+                Some(Body::Flow(Box::new(Flow::request(Source::Tee(tee), governor, None))))
             }
         }
     }
@@ -250,7 +255,15 @@ impl Flow {
             let step = match ready!(source.poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) => match &mut self.decoding {
-                        None => Step::Item(bytes),
+                        None => {
+                            // A request that was read whole is in the journal already.
+                            if matches!(source, Source::Incoming(_) | Source::Tee(_))
+                                && matches!(self.role, Role::Request { .. })
+                            {
+                                self.lane.governor().ongoing().capture_request(&bytes);
+                            }
+                            Step::Item(bytes)
+                        }
                         Some(decoding) => match decoding.push(&bytes) {
                             Ok(plain) if plain.is_empty() => continue,
                             Ok(plain) => Step::Item(plain),
@@ -269,12 +282,30 @@ impl Flow {
                     self.ongoing().broke(&broken);
                     if broken.how == How::Fin { Step::Close } else { Step::Reset }
                 }
+                None if self.gave_up() => {
+                    self.ongoing().broke(&Broken { how: How::Rst, reason: Some(h2::Reason::NO_ERROR) });
+                    Step::Reset
+                }
                 None => Step::End,
             };
             if !matches!(step, Step::Item(_)) {
                 self.source = None;
             }
             return Poll::Ready(step);
+        }
+    }
+
+    /// Whether the source ended by a reset with `NO_ERROR`, which hyper gives as its end.
+    ///
+    /// From a client that is an end before the time, for only servers may answer early (RFC 9113, section 8.1). From
+    /// an upstream it says that the answer was complete, unless its length says otherwise.
+    fn gave_up(&self) -> bool {
+        let Some(source) = &self.source else { return false };
+        match self.role {
+            Role::Request { .. } => self.ongoing().http2 && source.stopped_early(),
+            Role::Response => {
+                source.stopped_early() && source.exact_size().is_some_and(|missing| missing > 0)
+            }
         }
     }
 

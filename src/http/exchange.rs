@@ -2,8 +2,9 @@
 mod ask;
 mod reply;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_toxics::{
     BodyForm, ConnectFault, Decision, Direction, ExchangeFilter, Instance, Level, StageId, Verdict,
 };
@@ -13,7 +14,7 @@ use http_body_util::{BodyExt, Limited};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
-    body::{Body, Source, Tee},
+    body::{Body, BodyError, Source, Tee},
     client::Client,
     facts::{Facts, body_form},
     governor::Ready,
@@ -44,11 +45,12 @@ enum Course {
 /// Answers one request.
 ///
 /// # Errors
-/// None: what goes wrong becomes an answer, or the end of the connection.
+/// If the client's stream is to be reset because the upstream's was. All else that goes wrong becomes an answer, or the
+/// end of the connection.
 pub(crate) async fn run(
     client: Arc<Client>,
     request: Request<Incoming>,
-) -> Result<Response<Body>, Infallible> {
+) -> Result<Response<Body>, BodyError> {
     client.control.exchange_begins();
     let (mut head, incoming) = request.into_parts();
     let refuse = |trouble| {
@@ -65,7 +67,7 @@ pub(crate) async fn run(
         Ok(exchange) => exchange,
         Err(trouble) => return refuse(trouble),
     };
-    Ok(exchange.answer(&plan, &destination.target, &destination.authority).await)
+    exchange.answer(&plan, &destination.target, &destination.authority).await
 }
 
 /// Where a request leads.
@@ -128,7 +130,8 @@ async fn prepare(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     "request_too_large",
                     "the request's body has no announced length and is larger than `max_edit_bytes`, and a toxic has to read it",
-                ));
+                )
+                .closing());
             }
             Err(_) => {
                 return Err(Trouble::new(
@@ -173,14 +176,19 @@ fn written(client: &Client, facts: &Facts) -> Head {
 }
 
 impl Running {
-    async fn answer(mut self, plan: &Arc<Plan>, target: &Arc<Target>, authority: &str) -> Response<Body> {
+    async fn answer(
+        mut self,
+        plan: &Arc<Plan>,
+        target: &Arc<Target>,
+        authority: &str,
+    ) -> Result<Response<Body>, BodyError> {
         if let Some(fault) = self.connect_fault(plan) {
-            return self.cannot_connect(plan, fault, target).await;
+            return Ok(self.cannot_connect(plan, fault, target).await);
         }
         let mut filters = self.filters(plan);
         match self.before_the_request(&mut filters).await {
             Course::Forward => {}
-            Course::Instead(verdict) => return self.instead(verdict, plan).await,
+            Course::Instead(verdict) => return Ok(self.instead(verdict, plan).await),
         }
         let asked = self.ongoing.started.elapsed();
         let answer = self.ask(plan, target, authority, &mut filters).await;
@@ -188,19 +196,24 @@ impl Running {
             Ok(response) => response,
             Err(error) => {
                 self.attempt(target, error.code(), None, asked);
-                return self.trouble(plan, error.status(), error.code(), &error.to_string());
+                if let Some(reason) = error.reset().filter(|_| self.ongoing.http2) {
+                    // The upstream has spoken, if only by a code that may mean "ask again".
+                    self.ongoing.finish(ExchangeEnd { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
+                    return Err(BodyError::Reset(reason.into()));
+                }
+                return Ok(self.trouble(plan, error.status(), error.code(), &error.to_string()));
             }
         };
         self.attempt(target, "ok", Some(response.status().as_u16()), asked);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS
             && let Some(upgrade) = self.upgrade.take()
         {
-            return upgrade::switch(&self.ongoing, upgrade, response);
+            return Ok(upgrade::switch(&self.ongoing, upgrade, response));
         }
         let (mut head, source) = response_parts(&mut response);
         match self.after_the_head(&mut filters, &mut head).await {
-            Course::Forward => self.pass(plan, filters, head, source),
-            Course::Instead(verdict) => self.instead(verdict, plan).await,
+            Course::Forward => Ok(self.pass(plan, filters, head, source)),
+            Course::Instead(verdict) => Ok(self.instead(verdict, plan).await),
         }
     }
 

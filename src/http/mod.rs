@@ -1,5 +1,6 @@
 //! HTTP: reverse and forward proxying, one exchange at a time.
 mod body;
+mod capture;
 mod client;
 mod coding;
 mod dial;

@@ -2,7 +2,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -11,7 +11,7 @@ use aconite_api::model::{ExchangeEnd, How, Side, Strike};
 use aconite_toxics::{Dice, Report, StageId};
 use tokio::time::Instant;
 
-use super::{client::Client, facts::Facts, source::Broken};
+use super::{capture::Capture, client::Client, facts::Facts, source::Broken};
 use crate::{
     connection::ConnectionShared,
     journal::{Attempt, Captured, Course, Record},
@@ -36,8 +36,19 @@ pub(crate) struct Ongoing {
     decisions: Mutex<Made>,
     finished: AtomicBool,
     answering: AtomicBool,
-    /// The code of the reset that ended the upstream's stream; 0 for none.
-    reset: AtomicU32,
+    /// The code of the reset that ended a stream; `NO_RESET` for none.
+    reset: AtomicU64,
+    captures: Mutex<Captures>,
+}
+
+/// What is beyond every code of HTTP/2, of which 0 is one.
+const NO_RESET: u64 = u64::MAX;
+
+/// What the journal keeps of the two bodies.
+#[derive(Default)]
+struct Captures {
+    request: Capture,
+    response: Capture,
 }
 
 struct Made {
@@ -66,7 +77,8 @@ impl Ongoing {
             decisions: Mutex::new(Made { decisions: Decisions::new(number), chosen: None }),
             finished: AtomicBool::new(false),
             answering: AtomicBool::new(false),
-            reset: AtomicU32::new(0),
+            reset: AtomicU64::new(NO_RESET),
+            captures: Mutex::default(),
         }
     }
 
@@ -259,29 +271,37 @@ impl Ongoing {
 
     /// A request's body, or a part of it, for the journal.
     pub(crate) fn capture_request(&self, bytes: &[u8]) {
-        self.capture(bytes, |bodies| &mut bodies.request);
+        self.capture(|captures, bodies| captures.request.add(bytes, &mut bodies.request));
+    }
+
+    /// The request's body is sent once more, from its beginning.
+    pub(crate) fn capture_request_anew(&self) {
+        self.capture(|captures, bodies| {
+            captures.request = Capture::default();
+            bodies.request = None;
+        });
     }
 
     /// A part of the answer's body, for the journal.
     pub(crate) fn capture_response(&self, bytes: &[u8]) {
-        self.capture(bytes, |bodies| &mut bodies.response);
+        self.capture(|captures, bodies| captures.response.add(bytes, &mut bodies.response));
     }
 
-    /// Adds text up to a bound. What is no UTF-8 is shown lossily.
-    fn capture(&self, bytes: &[u8], text: impl Fn(&mut Captured) -> &mut Option<String>) {
-        if !self.captures() {
-            return;
+    fn capture(&self, add: impl FnOnce(&mut Captures, &mut Captured)) {
+        if self.captures() {
+            self.record.note(|course| {
+                let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
+                add(&mut captures, course.bodies.get_or_insert_default());
+            });
         }
-        self.record.note(|course| {
-            let text = text(course.bodies.get_or_insert_default()).get_or_insert_default();
-            let room = MAX_CAPTURED.saturating_sub(text.len());
-            text.push_str(&String::from_utf8_lossy(bytes.get(..room).unwrap_or(bytes)));
-        });
     }
 
-    /// Takes the request's own secrets out of what was captured.
+    /// Ends what was captured, and takes the request's own secrets out of it.
     fn redact(&self, course: &mut Course) {
         let Some(bodies) = &mut course.bodies else { return };
+        let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
+        captures.request.end(&mut bodies.request);
+        captures.response.end(&mut bodies.response);
         let secrets = super::headers::secrets(&self.facts.headers);
         for text in [&mut bodies.request, &mut bodies.response].into_iter().flatten() {
             for secret in &secrets {
@@ -290,19 +310,16 @@ impl Ongoing {
         }
     }
 
-    /// The upstream's stream broke off.
+    /// A stream broke off.
     pub(crate) fn broke(&self, broken: &Broken) {
         if let Some(reason) = broken.reason {
-            self.reset.store(reason.into(), Relaxed);
+            self.reset.store(u32::from(reason).into(), Relaxed);
         }
     }
 
-    /// The code with which the upstream reset its stream.
+    /// The code with which a stream was reset.
     pub(crate) fn reset_reason(&self) -> Option<h2::Reason> {
-        match self.reset.load(Relaxed) {
-            0 => None,
-            code => Some(code.into()),
-        }
+        u32::try_from(self.reset.load(Relaxed)).ok().map(h2::Reason::from)
     }
 
     /// The exchange is over. Only the first call counts.
@@ -330,9 +347,6 @@ impl Drop for Ongoing {
         self.finish(ExchangeEnd { side: Side::Client, how: How::Fin }, 0, 0, 0);
     }
 }
-
-/// How much of a body the journal keeps, in bytes.
-const MAX_CAPTURED: usize = 64 * 1024;
 
 fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3

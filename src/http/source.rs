@@ -106,6 +106,15 @@ impl Source {
         }
     }
 
+    /// Whether it ended although its sender had not said so. To be asked at its end, and of HTTP/2 alone.
+    pub(crate) fn stopped_early(&self) -> bool {
+        match self {
+            Self::Incoming(incoming) => !incoming.is_end_stream(),
+            Self::Tee(tee) => !tee.lock().incoming.is_end_stream(),
+            Self::Full(_) | Self::Http1(_) | Self::Simulated(_) => false,
+        }
+    }
+
     /// How long it is in all, if that is known.
     pub(crate) fn exact_size(&self) -> Option<u64> {
         match self {

@@ -61,6 +61,19 @@ impl UpstreamError {
         }
     }
 
+    /// The code with which an upstream in HTTP/2 reset the stream instead of answering.
+    pub(crate) fn reset(&self) -> Option<h2::Reason> {
+        let Self::Broken { source, .. } = self else { return None };
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(source);
+        while let Some(current) = cause {
+            if let Some(h2) = current.downcast_ref::<h2::Error>() {
+                return h2.reason().filter(|_| h2.is_reset() && h2.is_remote());
+            }
+            cause = current.source();
+        }
+        None
+    }
+
     /// A word for `x-aconite-error` and the journal.
     pub(crate) fn code(&self) -> &'static str {
         match self {

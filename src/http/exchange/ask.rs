@@ -73,7 +73,6 @@ impl Running {
         };
         if let Some(body) = tee.as_ref().and_then(Tee::complete) {
             self.ongoing.said(&Said::by(&body));
-            self.ongoing.capture_request(&body);
         }
         Ok(response)
     }

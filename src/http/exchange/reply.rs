@@ -1,5 +1,10 @@
 //! The answer on its way to the client: the upstream's, a toxic's, or the proxy's own.
-use std::sync::Arc;
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Poll, ready},
+    time::Duration,
+};
 
 use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_toxics::{BodyFilter, BodyForm, DeclaredLength, Direction, Ending, Level, Verdict};
@@ -15,7 +20,7 @@ use super::{
         headers::{self, Hop},
         own_answer::{self, Trouble},
     },
-    Filter, Running, bodies,
+    Filter, RequestBody, Running, bodies,
 };
 use crate::plan::{Armed, Plan};
 
@@ -99,9 +104,12 @@ impl Running {
     }
 
     /// The client gets something else.
-    pub(super) async fn instead(&self, verdict: Verdict, plan: &Plan) -> Response<Body> {
+    pub(super) async fn instead(&mut self, verdict: Verdict, plan: &Plan) -> Response<Body> {
         let ending = match verdict {
-            Verdict::Respond(answer) => return self.respond(*answer, plan),
+            Verdict::Respond(answer) => {
+                let whole = self.rest_of_the_request().await;
+                return self.respond(*answer, plan, whole);
+            }
             Verdict::Abort(ending) => ending,
             // The hang is over: the connection closes.
             Verdict::Hang(_) | Verdict::Forward => Ending::Fin,
@@ -120,8 +128,41 @@ impl Running {
         std::future::pending().await
     }
 
-    fn respond(&self, answer: Response<Bytes>, plan: &Plan) -> Response<Body> {
+    /// Takes what is left of a short request, so that the connection can go on behind an answer that did not wait for
+    /// it. Whether it is over.
+    async fn rest_of_the_request(&mut self) -> bool {
+        let expects = self.head.headers.contains_key(header::EXPECT);
+        let mut source = match std::mem::replace(&mut self.body, RequestBody::None) {
+            RequestBody::None | RequestBody::Read(_) => return true,
+            // A stream of its own.
+            _ if self.ongoing.http2 => return true,
+            // Reading would ask for the body.
+            _ if expects => return false,
+            RequestBody::Tee(tee) => Source::Tee(tee),
+            RequestBody::Stream(incoming) => Source::Incoming(incoming),
+        };
+        if source.exact_size().is_some_and(|size| size > SHORT) {
+            return false;
+        }
+        let mut taken = 0;
+        let taking = poll_fn(|cx| {
+            while taken <= SHORT {
+                match ready!(source.poll_frame(cx)) {
+                    Some(Ok(frame)) => taken += frame.data_ref().map_or(0, |data| data.len() as u64),
+                    Some(Err(_)) => return Poll::Ready(false),
+                    None => return Poll::Ready(true),
+                }
+            }
+            Poll::Ready(false)
+        });
+        tokio::time::timeout(SOON, taking).await.unwrap_or(false)
+    }
+
+    fn respond(&self, answer: Response<Bytes>, plan: &Plan, keep: bool) -> Response<Body> {
         let (mut head, bytes) = answer.into_parts();
+        if !keep {
+            head.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         self.mark(plan, &mut head.headers, |toxic| toxic.level == Level::Exchange);
         let length = bytes.len() as u64;
         if !head.headers.contains_key(header::CONTENT_LENGTH) {
@@ -148,6 +189,11 @@ impl Running {
         response
     }
 }
+
+/// What is read of a request for the sake of its connection alone, in bytes, and for how long. A new connection is cheaper
+/// than more.
+const SHORT: u64 = 64 * 1024;
+const SOON: Duration = Duration::from_millis(200);
 
 fn reads_text(filter: &BodyFilter) -> bool {
     !matches!(filter, BodyFilter::Bytes(_))
