@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 // The command line: exit codes, messages, formats.
 mod cli;
+// The command line: proxies with all their fields, credentials, Toxiproxy's exit codes.
+mod cli_create;
 // `aconite serve`: flags, signals, port file, reload.
 mod cli_serve;
 // What the tests of the command line share.
