@@ -286,7 +286,9 @@ impl Decisions {
         toxic: &Arc<Armed>,
         facts: Option<&RequestFacts<'_>>,
     ) -> Option<&mut Ticket> {
-        if facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
+        // A request does not change: what was asked once holds for as long as the toxic is the same.
+        let known = self.made.get(&toxic.id.toxic).is_some_and(|ticket| Arc::ptr_eq(&ticket.toxic, toxic));
+        if !known && facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
             return None;
         }
         let ticket = self.made.entry(toxic.id.toxic).or_insert_with(|| decide(plan, toxic, self.number));
