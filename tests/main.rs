@@ -30,3 +30,5 @@ mod forward_cases;
 mod tls_support;
 // Real bug reports about HTTP/2 and gRPC.
 mod h2_cases;
+// Upstreams that cannot be reached, or that have moved.
+mod stale_address;

@@ -22,6 +22,7 @@ use super::{
     ongoing::Ongoing,
     own_answer::{self, Trouble},
     target::Target,
+    unreachable::unreachable,
     upgrade,
 };
 use crate::{journal::Head, plan::Plan};
@@ -170,9 +171,18 @@ fn written(client: &Client, facts: &Facts) -> Head {
 
 impl Running {
     async fn answer(mut self, plan: &Arc<Plan>, target: &Target, authority: &str) -> Response<Body> {
-        if let Some(fault) = self.connect_fault(plan) {
-            return self.cannot_connect(plan, fault, target).await;
-        }
+        let elsewhere = match (self.connect_fault(plan), target) {
+            (None, _) => None,
+            (Some(ConnectFault::StaleAddress(Some(address))), Target::Server { origin, prefix }) => {
+                Some(Target::Server { origin: origin.at(address), prefix: prefix.clone() })
+            }
+            (Some(fault), _) => {
+                let limit = self.ongoing.proxy.upstreams.connect_timeout;
+                let trouble = unreachable(fault, &target.to_string(), limit).await;
+                return self.trouble(plan, &trouble);
+            }
+        };
+        let target = elsewhere.as_ref().unwrap_or(target);
         let mut filters = self.filters(plan);
         match self.before_the_request(&mut filters).await {
             Course::Forward => {}
@@ -184,7 +194,7 @@ impl Running {
             Ok(response) => response,
             Err(error) => {
                 self.attempt(target, error.code(), None, asked);
-                return self.trouble(plan, error.status(), error.code(), &error.to_string());
+                return self.trouble(plan, &Trouble::new(error.status(), error.code(), with_causes(&error)));
             }
         };
         self.attempt(target, "ok", Some(response.status().as_u16()), asked);
@@ -212,37 +222,11 @@ impl Running {
 
     /// The first toxic that spoils the making of the upstream connection.
     fn connect_fault(&self, plan: &Plan) -> Option<ConnectFault> {
-        let dialling = plan.toxics.iter().filter_map(|toxic| match toxic.connect {
-            Some(
-                fault @ (ConnectFault::Refuse
-                | ConnectFault::Blackhole
-                | ConnectFault::DnsNxdomain
-                | ConnectFault::DnsTimeout),
-            ) => Some((toxic, fault)),
-            _ => None,
-        });
-        let (toxic, fault) = { dialling }.find(|(toxic, _)| self.ongoing.strikes(plan, toxic))?;
+        let faults = self.ongoing.toxics(plan).filter_map(|toxic| Some((toxic, toxic.connect?)));
+        let mut dialling = faults.filter(|(_, fault)| fault.is_of_upstream());
+        let (toxic, fault) = dialling.find(|(toxic, _)| self.ongoing.strikes(plan, toxic))?;
         self.ongoing.struck(toxic.id.toxic, self.ongoing.now());
         Some(fault)
-    }
-
-    async fn cannot_connect(&self, plan: &Plan, fault: ConnectFault, target: &Target) -> Response<Body> {
-        let limit = self.ongoing.proxy.upstreams.connect_timeout;
-        let (status, code, message) = match fault {
-            ConnectFault::DnsNxdomain => {
-                (502, "upstream_dns", format!("no address for `{target}`: no such host"))
-            }
-            ConnectFault::Refuse => {
-                (502, "upstream_connect", format!("cannot connect to {target}: connection refused"))
-            }
-            _ => {
-                tokio::time::sleep(limit).await;
-                let ms = limit.as_millis();
-                (504, "upstream_connect_timeout", format!("no connection to `{target}` within {ms} ms"))
-            }
-        };
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-        self.trouble(plan, status, code, &message)
     }
 
     /// Starts the toxics that act on heads.
@@ -304,6 +288,21 @@ async fn follow(ongoing: &Ongoing, id: StageId, decision: Decision) -> Course {
         return Course::Forward;
     }
     match decision.verdict {
+/// An error and what it comes from, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let reason = error.to_string();
+        // Some errors say what their cause says.
+        if !text.contains(&reason) {
+            text.push_str(&format!(": {reason}"));
+        }
+        cause = error.source();
+    }
+    text
+}
+
         Verdict::Forward => Course::Forward,
         Verdict::Hang(how_long) => {
             if ongoing.wait(id, how_long).await {

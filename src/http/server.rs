@@ -151,10 +151,7 @@ pub(crate) async fn handshake(
 ) -> Option<tls::server::TlsStream<Socket>> {
     let proxy = &connection.proxy;
     let host = hello.host().to_owned();
-    let spoiled = connection.connect_fault(|fault| {
-        use ConnectFault::{TlsAlert, TlsBadCert, TlsExpired, TlsStall};
-        matches!(fault, TlsAlert | TlsBadCert | TlsExpired | TlsStall)
-    });
+    let spoiled = connection.connect_fault(ConnectFault::is_of_tls);
     let result = match spoiled {
         None => hello.finish(alpn, leaf).await,
         Some(ConnectFault::TlsBadCert) => {

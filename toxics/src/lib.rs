@@ -26,7 +26,7 @@ mod toxic;
 mod units;
 
 pub use catalogue::{Catalogue, Definition, SpecError, Start};
-pub use connect::{Connect, ConnectFault};
+pub use connect::{Address, Connect, ConnectFault};
 pub use dice::Dice;
 pub use exchange::{Decision, DeclaredLength, Ending, ExchangeFilter, Verdict};
 pub use json_body::JsonBody;

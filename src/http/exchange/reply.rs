@@ -134,16 +134,10 @@ impl Running {
     }
 
     /// The proxy's own failure.
-    pub(super) fn trouble(
-        &self,
-        plan: &Plan,
-        status: StatusCode,
-        code: &'static str,
-        message: &str,
-    ) -> Response<Body> {
-        let mut response = own_answer::refusal(&Trouble::new(status, code, message));
+    pub(super) fn trouble(&self, plan: &Plan, trouble: &Trouble) -> Response<Body> {
+        let mut response = own_answer::refusal(trouble);
         self.mark(plan, response.headers_mut(), |toxic| toxic.level == Level::Connect);
-        self.ongoing.answered(status.as_u16(), false);
+        self.ongoing.answered(response.status().as_u16(), false);
         self.ongoing.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
         response
     }
