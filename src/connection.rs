@@ -3,6 +3,7 @@ use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use aconite_api::model;
@@ -191,6 +192,13 @@ impl StreamFilter<Bytes> for Break {
         out.reset(now);
     }
 
+
+    fn waited(&mut self, id: StageId, wait: Duration) {
+        let decisions = self.connection.decisions();
+        let Some(ticket) = decisions.given(id.toxic) else { return };
+        let ProxyContext { metrics, name, .. } = &*self.connection.proxy;
+        metrics.waited(name, &ticket.toxic.spec.kind, wait);
+    }
     fn on_item(&mut self, _: Bytes, _: Moment, _: &mut Schedule<Bytes>) {}
 }
 

@@ -8,6 +8,8 @@ mod cli_create;
 mod cli_serve;
 // What the tests of the command line share.
 mod cli_support;
+// What the metrics tell of toxics.
+mod metrics;
 // Aconite inside another program.
 mod embedding;
 // The fuzz targets' corpora, replayed.

@@ -2,6 +2,7 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use super::{body::meter_for, ongoing::Ongoing};
@@ -139,5 +140,9 @@ impl Governor for BodyGovernor {
 
     fn report(&mut self, id: StageId, report: Report) {
         self.ongoing.report(id.toxic, report);
+    }
+
+    fn waited(&mut self, id: StageId, wait: Duration) {
+        self.ongoing.waited(id.toxic, wait);
     }
 }

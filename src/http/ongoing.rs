@@ -208,7 +208,8 @@ impl Ongoing {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let began = Instant::now();
+        let to_its_end = tokio::select! {
             () = over => true,
             () = gone => false,
         }
@@ -222,6 +223,15 @@ impl Ongoing {
         });
     }
 
+        };
+        self.waited(id.toxic, began.elapsed());
+        to_its_end
+    }
+
+    /// A toxic has held something for so long.
+    pub(crate) fn waited(&self, toxic: u64, wait: Duration) {
+        if let Some((_, kind)) = self.name_of(toxic) {
+            self.proxy.metrics.waited(&self.proxy.name, &kind, wait);
     /// An upstream was tried.
     pub(crate) fn attempt(&self, attempt: Attempt) {
         self.record.note(|entry| entry.attempts.push(attempt));

@@ -22,6 +22,8 @@ pub use tcp::{prepare, relay};
 pub use timer::Timer;
 
 use aconite_toxics::{Report, StageId, StreamFilter};
+use std::time::Duration;
+
 use bytes::Bytes;
 
 /// Decides which toxics act on a stream of bytes, now and after every change.
@@ -43,3 +45,6 @@ pub trait Governor: Send {
     /// One of them has something to say for the record.
     fn report(&mut self, id: StageId, report: Report);
 }
+
+    /// One of them has let go what it held for so long. Not told of what was not held.
+    fn waited(&mut self, _id: StageId, _wait: Duration) {}
