@@ -18,6 +18,12 @@ mod corpora;
 mod generated;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
+// Where requests end, and requests that leave that in doubt.
+mod framing;
+// Toxics that a request brings along, and the kill switch over them.
+mod in_band;
+// What is recorded of what passed and struck.
+mod recording;
 // Real bug reports about JSON bodies and non-ASCII text.
 mod json_cases;
 // Real bug reports about streams of events.

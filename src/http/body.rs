@@ -269,7 +269,12 @@ impl Flow {
                     self.ongoing().broke(&broken);
                     if broken.how == How::Fin { Step::Close } else { Step::Reset }
                 }
-                None => Step::End,
+                None => {
+                    if matches!(self.role, Role::Request { .. }) {
+                        self.ongoing().control.chunks_end();
+                    }
+                    Step::End
+                }
             };
             if !matches!(step, Step::Item(_)) {
                 self.source = None;

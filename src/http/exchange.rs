@@ -25,7 +25,7 @@ use super::{
     unreachable::unreachable,
     upgrade,
 };
-use crate::{journal::Head, plan::Plan};
+use crate::{journal::Head, link::Framing, plan::Plan};
 
 /// A toxic at work on an exchange's heads.
 struct Filter {
@@ -48,12 +48,15 @@ pub(crate) async fn run(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Infallible> {
-    client.control.exchange_begins();
+    let framed_twice = client.control.exchange_begins(framing(request.body()));
     let (head, incoming) = request.into_parts();
     let refuse = |trouble| {
         client.control.exchange_ends();
         Ok(own_answer::refusal(&trouble))
     };
+    if framed_twice {
+        return refuse(own_answer::framed_twice());
+    }
     let destination = match client.destination(&head) {
         Ok(destination) => destination,
         Err(trouble) => return refuse(trouble),
@@ -65,6 +68,13 @@ pub(crate) async fn run(
         Err(trouble) => return refuse(trouble),
     };
     Ok(exchange.answer(&plan, &destination.target, &destination.authority).await)
+}
+
+fn framing(body: &Incoming) -> Framing {
+    use http_body::Body as _;
+
+    // hyper knows the length of every body but those in chunks.
+    body.size_hint().exact().map_or(Framing::Chunked { over: false }, Framing::Length)
 }
 
 /// Where a request leads.
@@ -119,6 +129,7 @@ async fn prepare(
                 let bytes = collected.to_bytes();
                 facts.read(bytes.clone());
                 RequestBody::Read(bytes)
+                client.control.chunks_end();
             }
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
                 return Err(Trouble::new(

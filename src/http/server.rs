@@ -201,7 +201,7 @@ pub(crate) async fn serve_http(
         via,
     });
     let service = service_fn(move |request| exchange::run(Arc::clone(&client), request));
-    let io = TokioIo::new(io);
+    let io = TokioIo::new(if http2 { io } else { io.in_http1(own_answer::instead_of) });
     let result = if http2 {
         let serving = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)

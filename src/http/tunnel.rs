@@ -134,12 +134,15 @@ pub(super) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
     let target = request.path.unwrap_or_default();
     let (host, port) = authority(target).ok_or_else(|| bad(format!("`{target}` is no host:port")))?;
     let mut headers = HeaderMap::new();
-    for header in request.headers.iter() {
+    for field in request.headers.iter() {
         if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(header.name.as_bytes()), HeaderValue::from_bytes(header.value))
+            (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
         {
             headers.append(name, value);
         }
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
+        return Err(Some(own_answer::framed_twice()));
     }
     Ok(Connect { host, port, headers, http10: request.version == Some(0) })
 }
@@ -204,6 +207,7 @@ const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 struct Asked {
     host: String,
     port: u16,
+    /// Where the host is sent, if that is elsewhere.
     mapped: Option<Arc<Target>>,
     /// Where a connection that is left closed goes to.
     place: (String, u16),
@@ -291,7 +295,7 @@ async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place:
 
 async fn dialled(connection: &ConnectionShared, (host, port): &(String, u16)) -> Result<TcpStream, Trouble> {
     let upstreams = &connection.proxy.upstreams;
-    dial(host, port, upstreams.connect_timeout, upstreams.own).await.map_err(|error| {
+    dial(host, *port, upstreams.connect_timeout, upstreams.own).await.map_err(|error| {
         tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
         Trouble::new(error.status(), error.code(), error.to_string())
     })
