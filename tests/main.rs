@@ -30,6 +30,8 @@ mod json_cases;
 mod sse_cases;
 // Origins, raw clients, running proxies.
 mod support;
+// Upstreams that cannot be reached, or that have moved.
+mod stale_address;
 // Real bug reports about Toxiproxy.
 mod tox_cases;
 // Real bug reports about forward proxies and TLS.
@@ -38,5 +40,3 @@ mod forward_cases;
 mod tls_support;
 // Real bug reports about HTTP/2 and gRPC.
 mod h2_cases;
-// Upstreams that cannot be reached, or that have moved.
-mod stale_address;

@@ -293,6 +293,9 @@ impl Flow {
             if self.is_over() {
                 self.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
             }
+        } else if self.is_over() {
+            // Nobody asks for an end that is known.
+            self.ongoing().request_passed(self.bytes);
         }
         Frame::data(bytes)
     }

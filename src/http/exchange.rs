@@ -115,7 +115,9 @@ async fn prepare(
         .flatten();
     let length = incoming.size_hint().exact();
     let expects = head.headers.contains_key(header::EXPECT);
-    let toxics_read = plan.reads_requests || (plan.strikes_messages && facts.dialect.is_some());
+    let own = client.own_toxic(&head.headers, plan)?;
+    let messages = plan.strikes_messages || own.is_some();
+    let toxics_read = plan.reads_requests || (messages && facts.dialect.is_some());
     let json = body_form(&head.headers) == BodyForm::Document;
     let body = if incoming.is_end_stream() {
         RequestBody::None
@@ -127,9 +129,9 @@ async fn prepare(
         match Limited::new(incoming, client.proxy.max_edit_bytes).collect().await {
             Ok(collected) => {
                 let bytes = collected.to_bytes();
+                client.control.chunks_end();
                 facts.read(bytes.clone());
                 RequestBody::Read(bytes)
-                client.control.chunks_end();
             }
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
                 return Err(Trouble::new(
@@ -151,7 +153,6 @@ async fn prepare(
     } else {
         RequestBody::Stream(incoming)
     };
-    let own = client.own_toxic(&head.headers)?;
     let record = client.proxy.journal.begin(written(client, &facts));
     record.note(|entry| {
         entry.model.clone_from(&facts.said.model);
@@ -242,11 +243,11 @@ impl Running {
 
     /// Starts the toxics that act on heads.
     fn filters(&self, plan: &Plan) -> Vec<Filter> {
-        if !plan.strikes_messages && self.ongoing.own.is_none() {
+        if !self.ongoing.has_toxics(plan) {
             return Vec::new();
         }
         let mut filters = Vec::new();
-        for toxic in self.ongoing.own.iter().chain(&plan.toxics) {
+        for toxic in self.ongoing.toxics(plan) {
             if toxic.level != Level::Exchange || !self.ongoing.strikes(plan, toxic) {
                 continue;
             }
@@ -287,18 +288,6 @@ impl Running {
     }
 }
 
-/// Does the waiting that a filter asks for.
-async fn follow(ongoing: &Ongoing, id: StageId, decision: Decision) -> Course {
-    if decision.struck {
-        ongoing.struck(id.toxic, ongoing.now());
-    }
-    if let Some(reason) = decision.skipped {
-        ongoing.passed_over(id.toxic, reason);
-    }
-    if !decision.after.is_zero() && !ongoing.wait(id, Some(decision.after)).await {
-        return Course::Forward;
-    }
-    match decision.verdict {
 /// An error and what it comes from, in one line.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -314,6 +303,18 @@ fn with_causes(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// Does the waiting that a filter asks for.
+async fn follow(ongoing: &Ongoing, id: StageId, decision: Decision) -> Course {
+    if decision.struck {
+        ongoing.struck(id.toxic, ongoing.now());
+    }
+    if let Some(reason) = decision.skipped {
+        ongoing.passed_over(id.toxic, reason);
+    }
+    if !decision.after.is_zero() && !ongoing.wait(id, Some(decision.after)).await {
+        return Course::Forward;
+    }
+    match decision.verdict {
         Verdict::Forward => Course::Forward,
         Verdict::Hang(how_long) => {
             if ongoing.wait(id, how_long).await {

@@ -41,7 +41,8 @@ impl Running {
         let applies = |toxic: &Armed| toxic.level != Level::Exchange && concerns(toxic, &scope);
         let reads = |toxic: &Arc<Armed>| applies(toxic) && self.ongoing.strikes(plan, toxic);
         // All of them: each has to be decided before the answer is marked.
-        let readers = if bodiless { 0 } else { plan.toxics.iter().filter(|toxic| reads(toxic)).count() };
+        let readers =
+            if bodiless { 0 } else { self.ongoing.toxics(plan).filter(|toxic| reads(toxic)).count() };
         let reading = readers > 0 || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(reads_text));
         let decoding = match coded {
             Coded::By(coding) if reading => Decoding::new(coding).ok(),
@@ -128,6 +129,7 @@ impl Running {
             head.headers.insert(header::CONTENT_LENGTH, length.into());
         }
         self.ongoing.answered(head.status.as_u16(), false);
+        self.ongoing.first_byte();
         self.ongoing.finish(ExchangeEnd { side: Side::Toxic, how: How::Clean }, length, 0, 0);
         let body = if self.head.method == Method::HEAD { Body::Empty } else { Body::Full(bytes) };
         Response::from_parts(head, body)
