@@ -3,6 +3,7 @@ use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use aconite_api::model;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     link::{Counters, Governor},
-    plan::{Decisions, Plan, PlanWatch, byte_stages},
+    plan::{Armed, Decisions, Plan, PlanWatch, byte_stages},
     proxy::ProxyContext,
 };
 
@@ -87,18 +88,30 @@ impl ConnectionShared {
         let mut decisions = self.decisions();
         let mut faults = plan.toxics.iter().filter_map(|toxic| Some((toxic, toxic.connect?)));
         let (toxic, fault) = faults.find(|(toxic, fault)| {
-            kinds(*fault) && decisions.ticket(&plan, toxic, None).is_some_and(|ticket| ticket.is_good())
+            let passed = |toxic: &Armed, reason| self.passed(toxic, reason);
+            kinds(*fault) && decisions.lets_strike(&plan, toxic, passed)
         })?;
-        self.proxy.metrics.struck(&self.proxy.name, &toxic.spec.kind);
-        self.tell(&toxic.spec.name, &toxic.spec.kind);
+        self.struck(&toxic.spec.name, &toxic.spec.kind);
         Some(fault)
     }
 
-    fn tell(&self, toxic: &str, kind: &str) {
+    /// A toxic has struck.
+    fn struck(&self, toxic: &str, kind: &str) {
+        self.proxy.metrics.struck(&self.proxy.name, kind);
         tracing::debug!(proxy = %self.proxy.name, toxic, connection = self.id, "a toxic struck");
-        self.proxy.journal.tell("toxic.struck", || {
+        self.tell("toxic.struck", toxic, kind, None);
+    }
+
+    /// A toxic was there and does not strike.
+    fn passed(&self, toxic: &Armed, reason: &'static str) {
+        self.proxy.metrics.passed(&self.proxy.name, &toxic.spec.kind, reason);
+        self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
+    }
+
+    fn tell(&self, event: &'static str, toxic: &str, kind: &str, reason: Option<&str>) {
+        self.proxy.journal.tell(event, || {
             serde_json::json!({
-                "proxy": &*self.proxy.name, "toxic": toxic, "type": kind, "connection": self.id,
+                "proxy": &*self.proxy.name, "toxic": toxic, "type": kind, "connection": self.id, "reason": reason,
             })
         });
     }
@@ -154,7 +167,8 @@ impl Governor for ByteGovernor {
         if plan.toxics.is_empty() {
             return Vec::new();
         }
-        byte_stages(&plan, self.direction, &mut self.connection.decisions())
+        let passed = |toxic: &Armed, reason| self.connection.passed(toxic, reason);
+        byte_stages(&plan, self.direction, &mut self.connection.decisions(), passed)
     }
 
     fn start(&mut self, id: StageId) -> Option<Box<dyn StreamFilter<Bytes>>> {
@@ -175,9 +189,15 @@ impl Governor for ByteGovernor {
             |ticket: &crate::plan::Ticket| (ticket.toxic.spec.name.clone(), ticket.toxic.spec.kind.clone());
         let Some((toxic, kind)) = self.connection.decisions().given(id.toxic).map(name) else { return };
         if report.struck.is_some() {
-            self.connection.proxy.metrics.struck(&self.connection.proxy.name, &kind);
-            self.connection.tell(&toxic, &kind);
+            self.connection.struck(&toxic, &kind);
         }
+    }
+
+    fn waited(&mut self, id: StageId, wait: Duration) {
+        let decisions = self.connection.decisions();
+        let Some(ticket) = decisions.given(id.toxic) else { return };
+        let ProxyContext { metrics, name, .. } = &*self.connection.proxy;
+        metrics.waited(name, &ticket.toxic.spec.kind, wait);
     }
 }
 

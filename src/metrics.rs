@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 /// Counters that every proxy adds to.
@@ -15,8 +16,22 @@ pub(crate) struct Metrics {
     struck: Mutex<BTreeMap<(String, String), u64>>,
     /// By proxy, type and reason.
     passed: Mutex<BTreeMap<(String, String, &'static str), u64>>,
+    /// By proxy and type.
+    waits: Mutex<BTreeMap<(String, String), Waits>>,
     pub(crate) connections: AtomicU64,
     pub(crate) exchanges: AtomicU64,
+}
+
+/// The upper bounds of the classes of waits, in seconds: from a slicer's pauses to a hang.
+const BOUNDS: [f64; 14] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
+
+/// How long something was held, counted by class.
+#[derive(Default)]
+struct Waits {
+    /// Of waits up to the bound and over the one before.
+    counts: [u64; BOUNDS.len()],
+    count: u64,
+    sum: Duration,
 }
 
 /// One proxy's traffic, as it is shown.
@@ -41,6 +56,20 @@ impl Metrics {
     pub(crate) fn passed(&self, proxy: &str, kind: &str, reason: &'static str) {
         let mut passed = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         *passed.entry((proxy.to_owned(), kind.to_owned(), reason)).or_default() += 1;
+    }
+
+    /// A toxic held a request, an answer or a piece of one, or a run of bytes for so long.
+    pub(crate) fn waited(&self, proxy: &str, kind: &str, wait: Duration) {
+        let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
+        let Waits { counts, count, sum } = waits.entry((proxy.to_owned(), kind.to_owned())).or_default();
+        let seconds = wait.as_secs_f64();
+        if let Some(class) =
+            BOUNDS.iter().position(|bound| seconds <= *bound).and_then(|at| counts.get_mut(at))
+        {
+            *class += 1;
+        }
+        *count += 1;
+        *sum = sum.saturating_add(wait);
     }
 
     /// Everything, with each proxy's traffic.
@@ -93,8 +122,14 @@ impl Metrics {
         );
         single(&mut text, "aconite_exchanges_in_flight", "gauge", "HTTP exchanges that go on.", in_flight);
         single(&mut text, "aconite_chaos_enabled", "gauge", "Whether toxics act.", u64::from(chaos));
+        self.toxics(&mut text);
+        text
+    }
+
+    /// What toxics did.
+    fn toxics(&self, text: &mut String) {
         head(
-            &mut text,
+            text,
             "aconite_toxics_struck_total",
             "counter",
             "Connections and exchanges that a toxic struck.",
@@ -108,7 +143,7 @@ impl Metrics {
             );
         }
         head(
-            &mut text,
+            text,
             "aconite_toxics_passed_total",
             "counter",
             "Connections and exchanges that a toxic was meant for and let pass.",
@@ -122,7 +157,31 @@ impl Metrics {
                 escaped(kind)
             );
         }
-        text
+        let name = "aconite_added_latency_seconds";
+        head(
+            text,
+            name,
+            "histogram",
+            "How long toxics held what they delayed: requests, answers, events, runs of bytes.",
+        );
+        for ((proxy, kind), waits) in &*self.waits.lock().unwrap_or_else(PoisonError::into_inner) {
+            waits.write(text, name, &format!("proxy=\"{}\",type=\"{}\"", escaped(proxy), escaped(kind)));
+        }
+    }
+}
+
+impl Waits {
+    /// As a histogram: each class counts what is in the ones below too.
+    fn write(&self, text: &mut String, name: &str, labels: &str) {
+        let mut up_to = 0;
+        for (bound, count) in BOUNDS.iter().zip(self.counts) {
+            up_to += count;
+            let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {up_to}");
+        }
+        let Self { count, sum, .. } = self;
+        let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
+        let _ = writeln!(text, "{name}_sum{{{labels}}} {}", sum.as_secs_f64());
+        let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
     }
 }
 

@@ -117,6 +117,8 @@ impl Armed {
 pub(crate) struct Plan {
     pub(crate) proxy: Arc<str>,
     pub(crate) seed: u64,
+    /// Whether the kill switch lets toxics act.
+    pub(crate) on: bool,
     /// At most one toxic per exchange.
     pub(crate) exclusive: bool,
     /// In the order in which data meets them.
@@ -128,17 +130,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan at a moment, and when it changes by itself.
+    /// The plan at a moment, and when it changes by itself. With the kill switch not `on` it has no toxics.
     pub(crate) fn at(
         now: Instant,
         proxy: Arc<str>,
         seed: u64,
+        on: bool,
         exclusive: bool,
         all: &[Arc<Armed>],
     ) -> (Self, Option<Instant>) {
         let mut changes = None::<Instant>;
         let mut toxics = Vec::new();
-        for toxic in all.iter().filter(|toxic| toxic.spec.enabled) {
+        for toxic in all.iter().filter(|toxic| on && toxic.spec.enabled) {
             let (open, next) = toxic.window(now);
             if open {
                 toxics.push(Arc::clone(toxic));
@@ -147,7 +150,7 @@ impl Plan {
         }
         let reads_requests = toxics.iter().any(|toxic| toxic.matcher.needs_body());
         let strikes_messages = toxics.iter().any(|toxic| toxic.level != Level::Bytes);
-        (Self { proxy, seed, exclusive, toxics, reads_requests, strikes_messages }, changes)
+        (Self { proxy, seed, on, exclusive, toxics, reads_requests, strikes_messages }, changes)
     }
 }
 
@@ -286,7 +289,9 @@ impl Decisions {
         toxic: &Arc<Armed>,
         facts: Option<&RequestFacts<'_>>,
     ) -> Option<&mut Ticket> {
-        if facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
+        // A request does not change: what was asked once holds for as long as the toxic is the same.
+        let known = self.made.get(&toxic.id.toxic).is_some_and(|ticket| Arc::ptr_eq(&ticket.toxic, toxic));
+        if !known && facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
             return None;
         }
         let ticket = self.made.entry(toxic.id.toxic).or_insert_with(|| decide(plan, toxic, self.number));
@@ -300,6 +305,21 @@ impl Decisions {
             ticket.toxic = Arc::clone(toxic);
         }
         Some(ticket)
+    }
+
+    /// Whether a toxic that needs no request strikes. If that is decided now, and it does not, `passed` is told why.
+    pub(crate) fn lets_strike(
+        &mut self,
+        plan: &Plan,
+        toxic: &Arc<Armed>,
+        passed: impl FnOnce(&Armed, &'static str),
+    ) -> bool {
+        let news = self.given(toxic.id.toxic).is_none();
+        let Some(ticket) = self.ticket(plan, toxic, None) else { return false };
+        if let Some(reason) = ticket.refused.filter(|_| news) {
+            passed(toxic, reason);
+        }
+        ticket.is_good()
     }
 
     /// The tickets given out so far.
@@ -347,14 +367,17 @@ fn spend(budget: Budget, uses: &Arc<Uses>) -> (Option<&'static str>, Option<Acti
     (None, Some(active))
 }
 
-/// The byte toxics that strike a direction of a connection.
-pub(crate) fn byte_stages(plan: &Plan, direction: Direction, decisions: &mut Decisions) -> Vec<StageId> {
+/// The byte toxics that strike a direction of a connection. Those that turn out not to are told to `passed`, with the
+/// reason, once.
+pub(crate) fn byte_stages(
+    plan: &Plan,
+    direction: Direction,
+    decisions: &mut Decisions,
+    mut passed: impl FnMut(&Armed, &'static str),
+) -> Vec<StageId> {
     let toxics =
         plan.toxics.iter().filter(|toxic| toxic.level == Level::Bytes && toxic.spec.stream == direction);
-    toxics
-        .filter(|toxic| decisions.ticket(plan, toxic, None).is_some_and(|ticket| ticket.is_good()))
-        .map(|toxic| toxic.id)
-        .collect()
+    toxics.filter(|toxic| decisions.lets_strike(plan, toxic, &mut passed)).map(|toxic| toxic.id).collect()
 }
 
 #[cfg(test)]
@@ -369,13 +392,13 @@ mod tests {
                 Arc::new(Armed::new(&serde_json::from_value(spec.clone()).unwrap(), &catalogue).unwrap())
             })
             .collect();
-        Plan::at(Instant::now(), "p".into(), 42, false, &toxics).0
+        Plan::at(Instant::now(), "p".into(), 42, true, false, &toxics).0
     }
 
     fn struck(plan: &Plan, numbers: std::ops::Range<u64>) -> Vec<u64> {
         numbers
             .filter(|number| {
-                !byte_stages(plan, Direction::Downstream, &mut Decisions::new(*number)).is_empty()
+                !byte_stages(plan, Direction::Downstream, &mut Decisions::new(*number), |_, _| ()).is_empty()
             })
             .collect()
     }
@@ -393,11 +416,13 @@ mod tests {
         let plan = plan(&[serde_json::json!({"type": "latency", "toxicity": 0.5, "budget": {"times": 1}})]);
         let mut decisions = Decisions::new(1);
         let number = (0..).find(|number| !struck(&plan, *number..*number + 1).is_empty()).unwrap();
-        assert!(byte_stages(&plan, Direction::Downstream, &mut decisions).is_empty() || number > 0);
+        assert!(
+            byte_stages(&plan, Direction::Downstream, &mut decisions, |_, _| ()).is_empty() || number > 0
+        );
         for _ in 0..10 {
             let mut decisions = Decisions::new(number);
-            let first = byte_stages(&plan, Direction::Downstream, &mut decisions);
-            assert_eq!(first, byte_stages(&plan, Direction::Downstream, &mut decisions));
+            let first = byte_stages(&plan, Direction::Downstream, &mut decisions, |_, _| ());
+            assert_eq!(first, byte_stages(&plan, Direction::Downstream, &mut decisions, |_, _| ()));
         }
     }
 
@@ -409,10 +434,10 @@ mod tests {
         assert_eq!(struck(&with(serde_json::json!({"every": 3})), 0..10), [0, 3, 6, 9]);
         let plan = with(serde_json::json!({"max_active": 1}));
         let (mut one, mut two) = (Decisions::new(0), Decisions::new(1));
-        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut one).len(), 1);
-        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut two).len(), 0);
+        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut one, |_, _| ()).len(), 1);
+        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut two, |_, _| ()).len(), 0);
         drop(one);
-        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut Decisions::new(2)).len(), 1);
+        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut Decisions::new(2), |_, _| ()).len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -421,7 +446,7 @@ mod tests {
         let toxics =
             [Arc::new(Armed::new(&serde_json::from_value(spec).unwrap(), &Catalogue::default()).unwrap())];
         let start = Instant::now();
-        let at = |ms| Plan::at(start + Duration::from_millis(ms), "p".into(), 1, false, &toxics);
+        let at = |ms| Plan::at(start + Duration::from_millis(ms), "p".into(), 1, true, false, &toxics);
         for (ms, open, next) in [
             (0, 0, Some(1_000)),
             (999, 0, Some(1_000)),

@@ -320,15 +320,26 @@ pub(crate) async fn reach(
     port: u16,
 ) -> Option<TcpStream> {
     let upstreams = &connection.proxy.upstreams;
+    let mut place = (host.to_owned(), port);
     match connection.connect_fault(|_| true) {
         None => {}
+        Some(ConnectFault::StaleAddress(Some(address))) => {
+            place = (address.ip.to_string(), address.port.unwrap_or(port));
+        }
+        Some(ConnectFault::StaleAddress(None)) => {
+            let leaving = wait_for_the_client_to_leave(client);
+            // As if it had been tried.
+            let _ = tokio::time::timeout(upstreams.connect_timeout, leaving).await;
+            return None;
+        }
         Some(ConnectFault::Blackhole | ConnectFault::DnsTimeout | ConnectFault::TlsStall) => {
             wait_for_the_client_to_leave(client).await;
             return None;
         }
         Some(_) => return None,
     }
-    match dial(host, port, upstreams.connect_timeout, upstreams.own).await {
+    let (host, port) = place;
+    match dial(&host, port, upstreams.connect_timeout, upstreams.own).await {
         Ok(stream) => {
             connection.leads_to(&format!("{host}:{port}"));
             Some(stream)

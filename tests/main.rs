@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 // The command line: exit codes, messages, formats.
 mod cli;
+// The command line: proxies with all their fields, credentials, Toxiproxy's exit codes.
+mod cli_create;
 // `aconite serve`: flags, signals, port file, reload.
 mod cli_serve;
 // What the tests of the command line share.
 mod cli_support;
+// What the metrics tell of toxics.
+mod metrics;
 // Aconite inside another program.
 mod embedding;
 // The fuzz targets' corpora, replayed.
@@ -14,6 +18,12 @@ mod corpora;
 mod generated;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
+// Where requests end, and requests that leave that in doubt.
+mod framing;
+// Toxics that a request brings along, and the kill switch over them.
+mod in_band;
+// What is recorded of what passed and struck.
+mod recording;
 // Real bug reports about JSON bodies.
 mod json_cases;
 // Real bug reports about text that is not ASCII.
@@ -22,6 +32,8 @@ mod cjk_cases;
 mod sse_cases;
 // Origins, raw clients, running proxies.
 mod support;
+// Upstreams that cannot be reached, or that have moved.
+mod stale_address;
 // Real bug reports about Toxiproxy.
 mod tox_cases;
 // Real bug reports about forward proxies and TLS.

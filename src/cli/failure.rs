@@ -58,6 +58,11 @@ impl Failure {
         Self { code, ..self }
     }
 
+    /// Exits with 1, whatever went wrong: all that Toxiproxy's client tells apart. A reader who has left stays no failure.
+    pub(super) fn plain(self) -> Self {
+        Self { code: self.code.min(FAILED), ..self }
+    }
+
     fn of(error: &dyn Error) -> Self {
         let mut failure = Self::because(String::new(), error);
         failure.message = failure.causes.remove(0);

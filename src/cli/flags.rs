@@ -21,7 +21,7 @@ pub(super) const DROP_IN: &str = "--drop-in";
 /// The arguments as our own parser takes them.
 pub(super) fn translate(arguments: Vec<OsString>) -> Vec<OsString> {
     let Some((program, rest)) = arguments.split_first() else { return arguments };
-    let name = Path::new(program).file_stem().unwrap_or_default();
+    let name = called(program);
     let first = rest.first();
     if name == "toxiproxy-server" || name == "toxiproxy" || first.is_some_and(is_single_dashed) {
         [program.clone(), "serve".into(), DROP_IN.into()].into_iter().chain(server(rest)).collect()
@@ -31,6 +31,24 @@ pub(super) fn translate(arguments: Vec<OsString>) -> Vec<OsString> {
         [program.clone(), "serve".into(), DROP_IN.into()].into_iter().chain(doubled).collect()
     } else {
         [program.clone()].into_iter().chain(client(rest)).collect()
+    }
+}
+
+/// The name by which the executable was called.
+fn called(program: &OsString) -> &std::ffi::OsStr {
+    Path::new(program).file_stem().unwrap_or_default()
+}
+
+/// Whether the executable stands in the place of Toxiproxy's client.
+pub(super) fn is_toxiproxy_cli(arguments: &[OsString]) -> bool {
+    arguments.first().is_some_and(|program| called(program) == "toxiproxy-cli")
+}
+
+/// How Toxiproxy's client exits when it does not understand its arguments.
+pub(super) fn toxiproxy_cli_exit(told: &clap::Error) -> u8 {
+    match told.kind() {
+        clap::error::ErrorKind::InvalidSubcommand => 3,
+        _ => u8::from(told.exit_code() != 0),
     }
 }
 

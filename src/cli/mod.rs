@@ -3,6 +3,7 @@ mod apply;
 mod ca;
 mod chaos;
 mod check;
+mod create;
 mod demo;
 mod environment;
 mod explain;
@@ -63,7 +64,7 @@ enum Command {
     Inspect(proxies::Inspect),
     /// Create a proxy
     #[command(visible_aliases = ["c", "new"])]
-    Create(proxies::Create),
+    Create(Box<create::Args>),
     /// Delete a proxy
     #[command(visible_alias = "d")]
     Delete(proxies::Delete),
@@ -95,10 +96,12 @@ type Outcome = Result<ExitCode, Failure>;
 
 /// Runs what the arguments say, the program's name first.
 ///
-/// Exits with 0 if all went well, 1 if something failed, 2 if the arguments or a configuration file are wrong.
+/// Exits with 0 if all went well, 1 if something failed, 2 if the arguments or a configuration file are wrong; under the
+/// name `toxiproxy-cli` as that does: 3 for an unknown command, else 1.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = flags::translate(arguments.into_iter().collect());
+    let in_place_of_cli = flags::is_toxiproxy_cli(&arguments);
     if flags::asks_for_server_version(&arguments) {
         return flags::server_version();
     }
@@ -107,10 +110,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(told) => {
             // Help for a reader who has left is no failure.
             let _ = told.print();
-            return ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(2));
+            let code = u8::try_from(told.exit_code()).unwrap_or(2);
+            return ExitCode::from(if in_place_of_cli { flags::toxiproxy_cli_exit(&told) } else { code });
         }
     };
     execute(parsed).unwrap_or_else(|failure| {
+        let failure = if in_place_of_cli { failure.plain() } else { failure };
         failure.report(&mut std::io::stderr().lock(), std::io::stderr().is_terminal())
     })
 }
@@ -151,7 +156,7 @@ async fn ask(remote: &Remote, command: Command) -> Outcome {
         Command::Env(args) => environment::run(args, remote).await,
         Command::List(args) => proxies::list(args, remote).await,
         Command::Inspect(args) => proxies::inspect(args, remote).await,
-        Command::Create(args) => proxies::create(args, remote).await,
+        Command::Create(args) => create::run(*args, remote).await,
         Command::Delete(args) => proxies::delete(args, remote).await,
         Command::Toggle(args) => proxies::toggle(args, remote).await,
         Command::Toxic(args) => toxic::run(args, remote).await,

@@ -1,10 +1,10 @@
-//! `aconite list`, `inspect`, `create`, `delete`, `toggle`: in the words of `toxiproxy-cli`.
+//! `aconite list`, `inspect`, `delete`, `toggle`: in the words of `toxiproxy-cli`.
 use std::{
     io::{IsTerminal, Write},
     process::ExitCode,
 };
 
-use aconite_api::model::{Protocol, ProxySpec};
+use aconite_api::model::ProxySpec;
 use aconite_toxics::{Direction, ToxicSpec};
 use serde_json::{Value, json};
 
@@ -27,26 +27,6 @@ pub(super) struct Inspect {
     #[arg(long)]
     json: bool,
     /// The proxy
-    name: String,
-}
-
-#[derive(clap::Args, Debug)]
-pub(super) struct Create {
-    #[command(flatten)]
-    remote: Remote,
-    /// Where it listens, host:port; port 0 picks a free one
-    #[arg(short, long, value_name = "HOST:PORT")]
-    listen: String,
-    /// Where it leads: host:port, or a URL
-    #[arg(short, long, required_unless_present = "protocol")]
-    upstream: Option<String>,
-    /// What it speaks [default: http if the upstream is a URL, else tcp]
-    #[arg(long, value_parser = protocol)]
-    protocol: Option<Protocol>,
-    /// Print the proxy as JSON
-    #[arg(long)]
-    json: bool,
-    /// Its name
     name: String,
 }
 
@@ -169,20 +149,6 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Creates a proxy.
-pub(super) async fn create(args: Create, outer: &Remote) -> Outcome {
-    let spec = ProxySpec {
-        name: args.name,
-        protocol: args.protocol,
-        listen: args.listen,
-        upstream: args.upstream.unwrap_or_default(),
-        enabled: true,
-        ..ProxySpec::default()
-    };
-    let created = args.remote.client(outer)?.create_proxy(&spec).await?;
-    say(args.json.then(|| json!(created)), format_args!("Created new proxy {}", created.name))
-}
-
 /// Deletes a proxy.
 pub(super) async fn delete(args: Delete, outer: &Remote) -> Outcome {
     args.remote.client(outer)?.delete_proxy(&args.name).await?;
@@ -206,8 +172,4 @@ pub(super) fn say(json: Option<Value>, sentence: std::fmt::Arguments<'_>) -> Out
         None => writeln!(out, "{sentence}")?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn protocol(text: &str) -> Result<Protocol, String> {
-    serde_json::from_value(text.into()).map_err(|_| "expected tcp, http or forward".to_owned())
 }

@@ -55,7 +55,7 @@ pub(super) struct Args {
 /// Runs the command to its end and exits as it did.
 pub(super) async fn run(args: Args) -> Outcome {
     let directory = data_dir()?;
-    let (config, name) = prepared(&args).await?;
+    let Prepared { config, name, credentials } = prepared(&args).await?;
     let instance = Aconite::builder()
         .config(Config { data_dir: Some(directory.clone()), ..config })
         .drain(Duration::from_secs(2))
@@ -64,7 +64,7 @@ pub(super) async fn run(args: Args) -> Outcome {
     let address = instance.proxy_address(&name);
     let address = address.ok_or_else(|| Failure::usage(format!("the forward proxy `{name}` is disabled")))?;
     let files = TrustFiles::write(&directory, instance.ca_pem())?;
-    let settings = Settings::new(&address.to_string(), None, &files, variable);
+    let settings = Settings::new(&address.to_string(), credentials.as_deref(), &files, variable);
     let Some((program, arguments)) = args.command.split_first() else {
         return Err(Failure::usage("there is no command to run"));
     };
@@ -88,8 +88,15 @@ pub(super) async fn run(args: Args) -> Outcome {
     Ok(exit_code(status))
 }
 
-/// The configuration, and the name of the command's proxy in it.
-async fn prepared(args: &Args) -> Result<(Config, String), Failure> {
+/// The configuration, and which proxy in it is the command's.
+struct Prepared {
+    config: Config,
+    name: String,
+    /// What that proxy wants its clients to present.
+    credentials: Option<String>,
+}
+
+async fn prepared(args: &Args) -> Result<Prepared, Failure> {
     let mut config = match &args.config {
         Some(path) => checked(path).await?.config,
         None => Config::default(),
@@ -116,8 +123,8 @@ async fn prepared(args: &Args) -> Result<(Config, String), Failure> {
         let known = || aconite_dialects::known_hosts().map(|(host, _)| host.to_owned()).collect();
         proxy.intercept.get_or_insert_with(known).extend(args.intercept.iter().cloned());
     }
-    let name = proxy.name.clone();
-    Ok((config, name))
+    let (name, credentials) = (proxy.name.clone(), proxy.credentials.clone());
+    Ok(Prepared { config, name, credentials })
 }
 
 /// The signals that are passed on. From a terminal Ctrl-C and Ctrl-\ reach the command by themselves.

@@ -163,7 +163,12 @@ pub(super) fn parse(text: &str) -> Result<ToxicSpec, Failure> {
 }
 
 fn toxic(spec: Map<String, Value>) -> Result<ToxicSpec, Failure> {
-    read_value(Value::Object(spec)).map_err(|problem| {
+    read(Value::Object(spec))
+}
+
+/// A resource of the API that was put together from words.
+pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Failure> {
+    read_value(value).map_err(|problem| {
         let path = problem.path.map_or_else(String::new, |path| format!("{path}: "));
         let failure = Failure::usage(format!("{path}{}", problem.message));
         problem.hint.into_iter().fold(failure, Failure::hint)
@@ -198,7 +203,7 @@ fn attributes(words: &[String], schema: &Value) -> Result<Map<String, Value>, Fa
 }
 
 /// Puts the value of `KEY=VALUE` where its key says; dots lead into fields.
-fn put(fields: &mut Map<String, Value>, word: &str, schema: &Value) -> Result<(), Failure> {
+pub(super) fn put(fields: &mut Map<String, Value>, word: &str, schema: &Value) -> Result<(), Failure> {
     let (key, text) = word
         .split_once('=')
         .filter(|(key, _)| !key.is_empty())

@@ -286,7 +286,12 @@ impl Flow {
                     self.ongoing().broke(&Broken { how: How::Rst, reason: Some(h2::Reason::NO_ERROR) });
                     Step::Reset
                 }
-                None => Step::End,
+                None => {
+                    if matches!(self.role, Role::Request { .. }) {
+                        self.ongoing().control.chunks_end();
+                    }
+                    Step::End
+                }
             };
             if !matches!(step, Step::Item(_)) {
                 self.source = None;
@@ -319,6 +324,9 @@ impl Flow {
             if self.is_over() {
                 self.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
             }
+        } else if self.is_over() {
+            // Nobody asks for an end that is known.
+            self.ongoing().request_passed(self.bytes);
         }
         Frame::data(bytes)
     }

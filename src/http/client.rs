@@ -1,7 +1,7 @@
 //! The client of an exchange: its connection, and where its requests lead.
 use std::sync::Arc;
 
-use aconite_toxics::ToxicSpec;
+use aconite_toxics::{Level, ToxicSpec};
 use http::{HeaderMap, StatusCode, header, request};
 use serde_json::Value;
 
@@ -12,7 +12,12 @@ use super::{
     own_answer::Trouble,
     target::{Origin, Target},
 };
-use crate::{connection::ConnectionShared, link::SocketControl, plan::Armed, proxy::ProxyContext};
+use crate::{
+    connection::ConnectionShared,
+    link::SocketControl,
+    plan::{Armed, Plan},
+    proxy::ProxyContext,
+};
 
 /// The client's side of exchanges.
 pub(crate) struct Client {
@@ -98,11 +103,10 @@ impl Client {
     /// `x-aconite-toxic: fail; cause=rate_limit`.
     ///
     /// # Errors
-    /// If it does not hold.
-    pub(crate) fn own_toxic(&self, headers: &HeaderMap) -> Result<Option<Arc<Armed>>, Trouble> {
-        let Some(value) = headers.get(headers::IN_BAND).filter(|_| self.proxy.spec.in_band) else {
-            return Ok(None);
-        };
+    /// If it does not hold, or cannot act on a single request.
+    pub(crate) fn own_toxic(&self, headers: &HeaderMap, plan: &Plan) -> Result<Option<Arc<Armed>>, Trouble> {
+        let allowed = self.proxy.spec.in_band && plan.on;
+        let Some(value) = headers.get(headers::IN_BAND).filter(|_| allowed) else { return Ok(None) };
         let bad = |reason: String| {
             Trouble::new(
                 StatusCode::BAD_REQUEST,
@@ -119,6 +123,12 @@ impl Client {
             spec.attributes.insert(name.trim().to_owned(), read_value(value.trim()));
         }
         let armed = Armed::new(&spec, &self.proxy.catalogue).map_err(|error| bad(error.to_string()))?;
+        if armed.level == Level::Bytes || armed.connect.is_some_and(|fault| !fault.is_of_upstream()) {
+            return Err(bad(format!(
+                "`{}` so acts on a whole connection, not on one request",
+                armed.spec.kind
+            )));
+        }
         Ok(Some(Arc::new(armed)))
     }
 }

@@ -22,10 +22,12 @@ use super::{
     ongoing::Ongoing,
     own_answer::{self, Trouble},
     target::Target,
+    unreachable::unreachable,
     upgrade,
 };
 use crate::{
     journal::{Attempt, Head},
+    link::Framing,
     plan::Plan,
 };
 
@@ -51,12 +53,15 @@ pub(crate) async fn run(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BodyError> {
-    client.control.exchange_begins();
+    let framed_twice = client.control.exchange_begins(framing(request.body()));
     let (mut head, incoming) = request.into_parts();
     let refuse = |trouble| {
         client.control.exchange_ends();
         Ok(own_answer::refusal(&trouble))
     };
+    if framed_twice {
+        return refuse(own_answer::framed_twice());
+    }
     let destination = match client.destination(&head) {
         Ok(destination) => destination,
         Err(trouble) => return refuse(trouble),
@@ -68,6 +73,13 @@ pub(crate) async fn run(
         Err(trouble) => return refuse(trouble),
     };
     exchange.answer(&plan, &destination.target, &destination.authority).await
+}
+
+fn framing(body: &Incoming) -> Framing {
+    use http_body::Body as _;
+
+    // hyper knows the length of every body but those in chunks.
+    body.size_hint().exact().map_or(Framing::Chunked { over: false }, Framing::Length)
 }
 
 /// Where a request leads.
@@ -110,7 +122,9 @@ async fn prepare(
         upgrade.filter(|_| headers::wants_upgrade(&facts.headers) && head.version <= Version::HTTP_11);
     let length = incoming.size_hint().exact();
     let expects = facts.headers.contains_key(header::EXPECT);
-    let toxics_read = plan.reads_requests || (plan.strikes_messages && facts.dialect.is_some());
+    let own = client.own_toxic(&facts.headers, plan)?;
+    let messages = plan.strikes_messages || own.is_some();
+    let toxics_read = plan.reads_requests || (messages && facts.dialect.is_some());
     let json = body_form(&facts.headers) == BodyForm::Document;
     let body = if incoming.is_end_stream() {
         RequestBody::None
@@ -122,6 +136,7 @@ async fn prepare(
         match Limited::new(incoming, client.proxy.max_edit_bytes).collect().await {
             Ok(collected) => {
                 let bytes = collected.to_bytes();
+                client.control.chunks_end();
                 facts.read(bytes.clone());
                 RequestBody::Read(bytes)
             }
@@ -146,7 +161,6 @@ async fn prepare(
     } else {
         RequestBody::Stream(incoming)
     };
-    let own = client.own_toxic(&facts.headers)?;
     let record = client.proxy.journal.begin(written(client, &facts));
     record.note(|course| {
         course.model = facts.said.model.as_deref().map(Into::into);
@@ -182,9 +196,18 @@ impl Running {
         target: &Arc<Target>,
         authority: &str,
     ) -> Result<Response<Body>, BodyError> {
-        if let Some(fault) = self.connect_fault(plan) {
-            return Ok(self.cannot_connect(plan, fault, target).await);
-        }
+        let elsewhere = match (self.connect_fault(plan), &**target) {
+            (None, _) => None,
+            (Some(ConnectFault::StaleAddress(Some(address))), Target::Server { origin, prefix }) => {
+                Some(Arc::new(Target::Server { origin: origin.at(address), prefix: prefix.clone() }))
+            }
+            (Some(fault), _) => {
+                let limit = self.ongoing.proxy.upstreams.connect_timeout;
+                let trouble = unreachable(fault, &target.to_string(), limit).await;
+                return Ok(self.trouble(plan, &trouble));
+            }
+        };
+        let target = elsewhere.as_ref().unwrap_or(target);
         let mut filters = self.filters(plan);
         match self.before_the_request(&mut filters).await {
             Course::Forward => {}
@@ -201,7 +224,8 @@ impl Running {
                     self.ongoing.finish(ExchangeEnd { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
                     return Err(BodyError::Reset(reason.into()));
                 }
-                return Ok(self.trouble(plan, error.status(), error.code(), &error.to_string()));
+                let trouble = Trouble::new(error.status(), error.code(), with_causes(&error));
+                return Ok(self.trouble(plan, &trouble));
             }
         };
         self.attempt(target, "ok", Some(response.status().as_u16()), asked);
@@ -238,46 +262,20 @@ impl Running {
 
     /// The first toxic that spoils the making of the upstream connection.
     fn connect_fault(&self, plan: &Plan) -> Option<ConnectFault> {
-        let dialling = plan.toxics.iter().filter_map(|toxic| match toxic.connect {
-            Some(
-                fault @ (ConnectFault::Refuse
-                | ConnectFault::Blackhole
-                | ConnectFault::DnsNxdomain
-                | ConnectFault::DnsTimeout),
-            ) => Some((toxic, fault)),
-            _ => None,
-        });
-        let (toxic, fault) = { dialling }.find(|(toxic, _)| self.ongoing.strikes(plan, toxic))?;
+        let faults = self.ongoing.toxics(plan).filter_map(|toxic| Some((toxic, toxic.connect?)));
+        let mut dialling = faults.filter(|(_, fault)| fault.is_of_upstream());
+        let (toxic, fault) = dialling.find(|(toxic, _)| self.ongoing.strikes(plan, toxic))?;
         self.ongoing.struck(toxic.id.toxic, self.ongoing.now());
         Some(fault)
     }
 
-    async fn cannot_connect(&self, plan: &Plan, fault: ConnectFault, target: &Target) -> Response<Body> {
-        let limit = self.ongoing.proxy.upstreams.connect_timeout;
-        let (status, code, message) = match fault {
-            ConnectFault::DnsNxdomain => {
-                (502, "upstream_dns", format!("no address for `{target}`: no such host"))
-            }
-            ConnectFault::Refuse => {
-                (502, "upstream_connect", format!("cannot connect to {target}: connection refused"))
-            }
-            _ => {
-                tokio::time::sleep(limit).await;
-                let ms = limit.as_millis();
-                (504, "upstream_connect_timeout", format!("no connection to `{target}` within {ms} ms"))
-            }
-        };
-        let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
-        self.trouble(plan, status, code, &message)
-    }
-
     /// Starts the toxics that act on heads.
     fn filters(&self, plan: &Plan) -> Vec<Filter> {
-        if !plan.strikes_messages && self.ongoing.own.is_none() {
+        if !self.ongoing.has_toxics(plan) {
             return Vec::new();
         }
         let mut filters = Vec::new();
-        for toxic in self.ongoing.own.iter().chain(&plan.toxics) {
+        for toxic in self.ongoing.toxics(plan) {
             if toxic.level != Level::Exchange || !self.ongoing.strikes(plan, toxic) {
                 continue;
             }
@@ -314,6 +312,21 @@ impl Running {
         }
         Course::Forward
     }
+}
+
+/// An error and what it comes from, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let reason = error.to_string();
+        // Some errors say what their cause says.
+        if !text.contains(&reason) {
+            text.push_str(&format!(": {reason}"));
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// Does the waiting that a filter asks for.

@@ -5,7 +5,7 @@ use std::{
 };
 
 use aconite_dialects::{Dialect, Framing, Operation, json};
-use aconite_toxics::{BodyForm, Direction, RequestFacts, Scope};
+use aconite_toxics::{BodyForm, Direction, JsonBody, RequestFacts, Scope};
 use bytes::Bytes;
 use http::{HeaderMap, Method, header, request, uri::PathAndQuery};
 
@@ -22,7 +22,7 @@ pub(crate) struct Facts {
     pub(crate) test_id: Option<String>,
     /// What the body says, if it was read.
     pub(crate) said: Said,
-    pub(crate) body: Option<Bytes>,
+    pub(crate) body: Option<JsonBody>,
 }
 
 /// What a request's body says of itself.
@@ -77,7 +77,7 @@ impl Facts {
     /// The body was read.
     pub(crate) fn read(&mut self, body: Bytes) {
         self.said = Said::by(&body);
-        self.body = Some(body);
+        self.body = Some(JsonBody::new(body));
     }
 
     /// Whether the request asks for a streamed answer, as far as is known.
@@ -97,7 +97,7 @@ impl Facts {
             scene: self.scene.as_deref(),
             test_id: self.test_id.as_deref(),
             streaming: Some(self.streaming().unwrap_or(false)),
-            body: self.body.as_deref(),
+            body: self.body.as_ref(),
         }
     }
 

@@ -2,6 +2,7 @@
 use std::{
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use super::{body::meter_for, ongoing::Ongoing};
@@ -121,10 +122,10 @@ impl Governor for BodyGovernor {
 
     fn wanted(&mut self) -> Vec<StageId> {
         let plan = self.plan.see();
-        if !plan.strikes_messages && self.ready.is_empty() {
+        if !self.ongoing.has_toxics(&plan) && self.ready.is_empty() {
             return Vec::new();
         }
-        let toxics = plan.toxics.iter().filter(|toxic| concerns(toxic, &self.scope));
+        let toxics = self.ongoing.toxics(&plan).filter(|toxic| concerns(toxic, &self.scope));
         toxics.filter(|toxic| self.ongoing.strikes(&plan, toxic)).map(|toxic| toxic.id).collect()
     }
 
@@ -133,11 +134,15 @@ impl Governor for BodyGovernor {
             return ready.1.take();
         }
         let plan = self.plan.see();
-        let toxic = plan.toxics.iter().find(|toxic| toxic.id == id)?;
+        let toxic = self.ongoing.toxics(&plan).find(|toxic| toxic.id == id)?;
         self.begin(toxic).map_err(|reason| self.ongoing.passed_over(id.toxic, reason)).ok()
     }
 
     fn report(&mut self, id: StageId, report: Report) {
         self.ongoing.report(id.toxic, report);
+    }
+
+    fn waited(&mut self, id: StageId, wait: Duration) {
+        self.ongoing.waited(id.toxic, wait);
     }
 }

@@ -18,6 +18,7 @@ mod server;
 mod source;
 mod target;
 mod tunnel;
+mod unreachable;
 mod upgrade;
 mod upstream;
 mod upstream_io;

@@ -95,6 +95,16 @@ impl Ongoing {
         self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The toxics that may strike this exchange by the plan, the one that it brought along first.
+    pub(crate) fn toxics<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a Arc<Armed>> {
+        self.own.iter().filter(|_| plan.on).chain(&plan.toxics)
+    }
+
+    /// Whether any of them acts on messages, and not on bytes alone.
+    pub(crate) fn has_toxics(&self, plan: &Plan) -> bool {
+        plan.strikes_messages || (plan.on && self.own.is_some())
+    }
+
     /// Whether a toxic strikes this exchange. Decided once, and written down when it is.
     pub(crate) fn strikes(&self, plan: &Plan, toxic: &Arc<Armed>) -> bool {
         let mut made = self.made();
@@ -116,6 +126,7 @@ impl Ongoing {
             self.record.note(|course| course.toxics.push(strike));
             if let Some(reason) = ticket.refused {
                 self.proxy.metrics.passed(&self.proxy.name, &toxic.spec.kind, reason);
+                self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
             }
         }
         if good && plan.exclusive {
@@ -209,7 +220,7 @@ impl Ongoing {
         let mut plan = self.proxy.plan.clone();
         let gone = async {
             // The proxy's end drops the exchange by itself.
-            let in_effect = |plan: &Arc<Plan>| plan.toxics.iter().any(|toxic| toxic.id.toxic == id.toxic);
+            let in_effect = |plan: &Arc<Plan>| self.toxics(plan).any(|toxic| toxic.id.toxic == id.toxic);
             if plan.wait_for(|plan| !in_effect(plan)).await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -220,9 +231,19 @@ impl Ongoing {
                 None => std::future::pending().await,
             }
         };
-        tokio::select! {
+        let began = Instant::now();
+        let to_its_end = tokio::select! {
             () = over => true,
             () = gone => false,
+        };
+        self.waited(id.toxic, began.elapsed());
+        to_its_end
+    }
+
+    /// A toxic has held something for so long.
+    pub(crate) fn waited(&self, toxic: u64, wait: Duration) {
+        if let Some((_, kind)) = self.name_of(toxic) {
+            self.proxy.metrics.waited(&self.proxy.name, &kind, wait);
         }
     }
 
@@ -259,9 +280,9 @@ impl Ongoing {
         }
     }
 
-    /// The request's body has passed.
+    /// So much of the request's body has passed.
     pub(crate) fn request_passed(&self, bytes: u64) {
-        self.record.note(|course| course.bytes_in = bytes);
+        self.record.note(|course| course.bytes_in = course.bytes_in.max(bytes));
     }
 
     /// Whether bodies are kept in the journal.

@@ -47,6 +47,32 @@ pub(crate) fn too_slow() -> Response<Body> {
     refusal(&Trouble::new(StatusCode::REQUEST_TIMEOUT, "head_timeout", text).closing())
 }
 
+/// What a client gets whose request is framed both by its length and in chunks: two readers of it need not agree on where
+/// it ends, which is how requests are smuggled (RFC 9112, section 11.2).
+pub(crate) fn framed_twice() -> Trouble {
+    let text = "the request has both `content-length` and `transfer-encoding`, so where it ends is in doubt";
+    Trouble::new(StatusCode::BAD_REQUEST, "bad_framing", text).closing()
+}
+
+/// What is sent in place of an answer that hyper gives by itself to a head that it cannot read: the same status, and who
+/// says so. `None` if `answer` is another one.
+pub(crate) fn instead_of(answer: &[u8]) -> Option<Bytes> {
+    let status = answer.strip_prefix(b"HTTP/1.1 ")?.strip_suffix(b"\r\ncontent-length: 0\r\n\r\n")?;
+    let (status, code, text) = match status.get(..3)? {
+        b"400" => {
+            let text = "the request's head cannot be read, or contradicts itself about the body";
+            (StatusCode::BAD_REQUEST, "bad_request", text)
+        }
+        b"414" => (StatusCode::URI_TOO_LONG, "uri_too_long", "the request's target is longer than 64 KiB"),
+        b"431" => {
+            let text = "the request's head is larger than 256 KiB, or has too many fields";
+            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", text)
+        }
+        _ => return None,
+    };
+    Some(wire(&refusal(&Trouble::new(status, code, text).closing())))
+}
+
 /// An answer that nobody takes for the provider's: `x-aconite-error` and a JSON body name the proxy.
 pub(crate) fn refusal(trouble: &Trouble) -> Response<Body> {
     let body = serde_json::json!({

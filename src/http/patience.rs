@@ -42,11 +42,16 @@ pub(crate) async fn run_out(control: &SocketControl, head: Duration, idle: Durat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Framing;
 
     const HEAD: Duration = Duration::from_secs(30);
     const IDLE: Duration = Duration::from_secs(300);
 
     type Move = (u64, fn(&SocketControl));
+
+    fn begin(control: &SocketControl) {
+        control.exchange_begins(Framing::Length(0));
+    }
 
     async fn after(moves: &[Move]) -> (Phase, Duration) {
         let control = SocketControl::new();
@@ -68,11 +73,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn http_32_a_head_has_its_time_from_its_first_byte() {
         let secs = Duration::from_secs;
-        let (head, exchange, idle) = (
-            SocketControl::bytes_came as fn(&_),
-            SocketControl::exchange_begins as _,
-            SocketControl::exchange_ends as _,
-        );
+        let (head, exchange, idle) =
+            (SocketControl::bytes_came as fn(&_), begin as _, SocketControl::exchange_ends as _);
         assert_eq!(after(&[]).await, (Phase::Idle, secs(300)));
         assert_eq!(after(&[(100, head)]).await, (Phase::Head, secs(130)));
         // More bytes of the same head give it no more time.

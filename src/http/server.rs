@@ -151,10 +151,7 @@ pub(crate) async fn handshake(
 ) -> Option<tls::server::TlsStream<Socket>> {
     let proxy = &connection.proxy;
     let host = hello.host().to_owned();
-    let spoiled = connection.connect_fault(|fault| {
-        use ConnectFault::{TlsAlert, TlsBadCert, TlsExpired, TlsStall};
-        matches!(fault, TlsAlert | TlsBadCert | TlsExpired | TlsStall)
-    });
+    let spoiled = connection.connect_fault(ConnectFault::is_of_tls);
     let result = match spoiled {
         None => hello.finish(alpn, leaf).await,
         Some(ConnectFault::TlsBadCert) => {
@@ -204,7 +201,7 @@ pub(crate) async fn serve_http(
         via,
     });
     let service = service_fn(move |request| exchange::run(Arc::clone(&client), request));
-    let io = TokioIo::new(io);
+    let io = TokioIo::new(if http2 { io } else { io.in_http1(own_answer::instead_of) });
     let result = if http2 {
         let serving = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)

@@ -1,6 +1,7 @@
 //! Where a request is sent.
 use std::{fmt, sync::Arc};
 
+use aconite_toxics::Address;
 use http::{
     Uri,
     uri::{Authority, PathAndQuery, Scheme},
@@ -47,6 +48,17 @@ impl Origin {
     pub(crate) fn named(self, server_name: Option<&str>) -> Self {
         let server_name = server_name.filter(|name| **name != *self.host).map(Into::into);
         Self { server_name, ..self }
+    }
+
+    /// Another server, asked for what this one is asked for.
+    pub(crate) fn at(&self, address: Address) -> Self {
+        let server_name = self.server_name.clone().or_else(|| Some(Arc::clone(&self.host)));
+        Self {
+            host: address.ip.to_string().into(),
+            port: address.port.unwrap_or(self.port),
+            server_name,
+            ..self.clone()
+        }
     }
 }
 

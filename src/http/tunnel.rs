@@ -2,7 +2,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use aconite_toxics::ConnectFault;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -16,6 +16,7 @@ use super::{
     own_answer::{self, Trouble},
     server::{Sniffed, handshake, serve_http, serve_plain, sniff, socket},
     target::{Origin, Target},
+    unreachable::unreachable,
     upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
 };
 use crate::{
@@ -133,12 +134,15 @@ pub(super) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
     let target = request.path.unwrap_or_default();
     let (host, port) = authority(target).ok_or_else(|| bad(format!("`{target}` is no host:port")))?;
     let mut headers = HeaderMap::new();
-    for header in request.headers.iter() {
+    for field in request.headers.iter() {
         if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(header.name.as_bytes()), HeaderValue::from_bytes(header.value))
+            (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
         {
             headers.append(name, value);
         }
+    }
+    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
+        return Err(Some(own_answer::framed_twice()));
     }
     Ok(Connect { host, port, headers, http10: request.version == Some(0) })
 }
@@ -165,9 +169,15 @@ async fn tunnel(
 ) {
     let Connect { host, port, .. } = connect;
     connection.leads_to(&Origin::new(true, &host, port));
-    if let Some(trouble) = spoiled(connection, &host).await {
-        return write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
-    }
+    let limit = connection.proxy.upstreams.connect_timeout;
+    let place = match connection.connect_fault(ConnectFault::is_of_upstream) {
+        None => (host.clone(), port),
+        Some(ConnectFault::StaleAddress(Some(stale))) => (stale.ip.to_string(), stale.port.unwrap_or(port)),
+        Some(fault) => {
+            let trouble = unreachable(fault, &host, limit).await.closing();
+            return write_answer(&mut stream, own_answer::refusal(&trouble)).await;
+        }
+    };
     if let (Ok(ip), Some(own)) = (host.parse::<IpAddr>(), connection.proxy.upstreams.own)
         && is_own((ip, port).into(), own)
     {
@@ -179,11 +189,12 @@ async fn tunnel(
     // An address says nothing: the TLS server name may.
     if mapped.is_some() || rules.intercepts(&host) || host.parse::<IpAddr>().is_ok() {
         if stream.write_all(ESTABLISHED).await.is_ok() {
-            open(stream, connection, rules, host, port, mapped).await;
+            let end = Asked { host, port, mapped, place };
+            open(stream, connection, rules, end).await;
         }
         return;
     }
-    if let Some(upstream) = reach(&mut stream, connection, &host, port).await
+    if let Some(upstream) = reach(&mut stream, connection, &place).await
         && stream.write_all(ESTABLISHED).await.is_ok()
     {
         relay(stream, upstream, connection).await;
@@ -192,15 +203,19 @@ async fn tunnel(
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
 
-/// Looks into a tunnel, and serves what it carries if that can be read.
-async fn open(
-    stream: TcpStream,
-    connection: &Arc<ConnectionShared>,
-    rules: &ForwardRules,
+/// What CONNECT asked for.
+struct Asked {
     host: String,
     port: u16,
+    /// Where the host is sent, if that is elsewhere.
     mapped: Option<Arc<Target>>,
-) {
+    /// Where a connection that is left closed goes to.
+    place: (String, u16),
+}
+
+/// Looks into a tunnel, and serves what it carries if that can be read.
+async fn open(stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules, asked: Asked) {
+    let Asked { host, port, mapped, place } = asked;
     let proxy = &connection.proxy;
     let intercepted = mapped.is_some() || rules.intercepts(&host);
     let end = |name: Option<&str>, tls: bool| {
@@ -221,7 +236,7 @@ async fn open(
             {
                 terminate(stream, connection, &host, end).await;
             } else {
-                blind(stream, connection, &host, port).await;
+                blind(stream, connection, &place).await;
             }
         }
         Some(Sniffed::Http1) if intercepted => {
@@ -230,7 +245,7 @@ async fn open(
         Some(Sniffed::Http2) if intercepted => {
             serve_plain(stream, connection, Via::Tunnel(end(None, false)), true).await;
         }
-        Some(_) => blind(stream, connection, &host, port).await,
+        Some(_) => blind(stream, connection, &place).await,
         None => {}
     }
 }
@@ -269,8 +284,8 @@ async fn terminate(
 }
 
 /// Joins the client with the host that it asked for, and looks at nothing.
-async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, host: &str, port: u16) {
-    if let Ok(upstream) = dialled(connection, host, port).await {
+async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place: &(String, u16)) {
+    if let Ok(upstream) = dialled(connection, place).await {
         relay(stream, upstream, connection).await;
     } else {
         // The tunnel is already said to be there: all that can be done is to close it.
@@ -278,9 +293,9 @@ async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, host: 
     }
 }
 
-async fn dialled(connection: &ConnectionShared, host: &str, port: u16) -> Result<TcpStream, Trouble> {
+async fn dialled(connection: &ConnectionShared, (host, port): &(String, u16)) -> Result<TcpStream, Trouble> {
     let upstreams = &connection.proxy.upstreams;
-    dial(host, port, upstreams.connect_timeout, upstreams.own).await.map_err(|error| {
+    dial(host, *port, upstreams.connect_timeout, upstreams.own).await.map_err(|error| {
         tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
         Trouble::new(error.status(), error.code(), error.to_string())
     })
@@ -289,10 +304,9 @@ async fn dialled(connection: &ConnectionShared, host: &str, port: u16) -> Result
 async fn reach(
     stream: &mut TcpStream,
     connection: &ConnectionShared,
-    host: &str,
-    port: u16,
+    place: &(String, u16),
 ) -> Option<TcpStream> {
-    match dialled(connection, host, port).await {
+    match dialled(connection, place).await {
         Ok(upstream) => Some(upstream),
         Err(trouble) => {
             write_answer(stream, own_answer::refusal(&trouble.closing())).await;
@@ -323,30 +337,6 @@ async fn server_name(stream: &TcpStream, patience: Duration) -> Option<String> {
         }
     };
     tokio::time::timeout(patience, looking).await.ok()?
-}
-
-/// A toxic keeps the tunnel from being made.
-async fn spoiled(connection: &ConnectionShared, host: &str) -> Option<Trouble> {
-    use ConnectFault::{Blackhole, DnsNxdomain, DnsTimeout, Refuse};
-    let fault =
-        connection.connect_fault(|fault| matches!(fault, Refuse | Blackhole | DnsNxdomain | DnsTimeout))?;
-    let limit = connection.proxy.upstreams.connect_timeout;
-    Some(match fault {
-        Refuse => {
-            let text = format!("cannot connect to {host}: connection refused");
-            Trouble::new(StatusCode::BAD_GATEWAY, "upstream_connect", text)
-        }
-        DnsNxdomain => Trouble::new(
-            StatusCode::BAD_GATEWAY,
-            "upstream_dns",
-            format!("no address for `{host}`: no such host"),
-        ),
-        _ => {
-            tokio::time::sleep(limit).await;
-            let text = format!("no connection to `{host}` within {} ms", limit.as_millis());
-            Trouble::new(StatusCode::GATEWAY_TIMEOUT, "upstream_connect_timeout", text)
-        }
-    })
 }
 
 /// Writes a small answer by hand: there is no HTTP connection yet.

@@ -29,6 +29,7 @@ pub(crate) fn switch(
     *answer.headers_mut() = headers::for_next_hop(&head.headers, hop).unwrap_or_else(|| head.headers.clone());
     let mut upstream = Response::from_parts(head, source.incoming);
     ongoing.answered(answer.status().as_u16(), false);
+    ongoing.control.http_ends();
     let ongoing = Arc::clone(ongoing);
     // Ends when either side does: the copy has no other end.
     tokio::spawn(async move {

@@ -9,7 +9,7 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::{Governor, SocketControl, ToxicSocket, control::Order};
+use super::{Governor, Phase, SocketControl, ToxicSocket, control::Order, head_watch::HeadWatch};
 
 /// A client's connection, plain or over TLS, that carries out what its [`SocketControl`] orders.
 ///
@@ -24,7 +24,18 @@ pub struct ClientIo<G> {
     ending: bool,
     /// What is still to be written before a FIN.
     last_words: Bytes,
+    /// Where HTTP/1 is spoken.
+    http1: Option<Http1>,
 }
+
+/// What is looked after besides in HTTP/1, where hyper says too little.
+struct Http1 {
+    watch: HeadWatch,
+    substitute: Substitute,
+}
+
+/// Another answer in place of one that hyper gives by itself to a head that it cannot read; `None` if it is not one.
+pub(super) type Substitute = fn(&[u8]) -> Option<Bytes>;
 
 enum Carrier<G> {
     Plain(Box<ToxicSocket<G>>),
@@ -53,7 +64,14 @@ impl<G: Governor> ClientIo<G> {
     }
 
     fn over(carrier: Carrier<G>, control: SocketControl) -> Self {
-        Self { carrier, control, quiet: false, ending: false, last_words: Bytes::new() }
+        Self { carrier, control, quiet: false, ending: false, last_words: Bytes::new(), http1: None }
+    }
+
+    /// The same connection, on which HTTP/1 is spoken: heads that frame their body twice are told of by
+    /// [`SocketControl::exchange_begins`], and `substitute` says what is sent instead of hyper's own answers.
+    #[must_use]
+    pub fn in_http1(self, substitute: Substitute) -> Self {
+        Self { http1: Some(Http1 { watch: HeadWatch::default(), substitute }), ..self }
     }
 
     fn socket(&mut self) -> &mut ToxicSocket<G> {
@@ -99,6 +117,20 @@ impl<G: Governor> ClientIo<G> {
         Poll::Pending
     }
 
+    /// Whether these bytes are an answer of hyper's own, in whose place another was sent on its way.
+    fn replaces(&self, answer: &[u8]) -> bool {
+        // While a head is awaited nobody else has anything to say.
+        let instead = match &self.http1 {
+            Some(Http1 { substitute, .. }) if self.control.phase().0 == Phase::Head => substitute(answer),
+            _ => None,
+        };
+        let replaces = instead.is_some();
+        if let Some(instead) = instead {
+            self.control.fin_after(instead);
+        }
+        replaces
+    }
+
     fn poll_written(
         &mut self,
         cx: &mut Context<'_>,
@@ -118,8 +150,13 @@ impl<G: Governor> AsyncRead for ClientIo<G> {
         }
         let before = buf.filled().len();
         let polled = carrier!(this, poll_read, cx, buf);
-        if buf.filled().len() > before {
+        if let Some(bytes @ [_, ..]) = buf.filled().get(before..) {
             this.control.bytes_came();
+            if let Some(Http1 { watch, .. }) = &mut this.http1
+                && watch.came(bytes, this.control.body(), || this.control.head_begins())
+            {
+                this.control.is_framed_twice();
+            }
         }
         polled
     }
@@ -128,6 +165,9 @@ impl<G: Governor> AsyncRead for ClientIo<G> {
 impl<G: Governor> AsyncWrite for ClientIo<G> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if this.replaces(buf) {
+            return Poll::Ready(Ok(buf.len()));
+        }
         let polled = carrier!(this, poll_write, cx, buf);
         this.poll_written(cx, polled)
     }
@@ -138,6 +178,11 @@ impl<G: Governor> AsyncWrite for ClientIo<G> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        if let [only] = bufs
+            && this.replaces(only)
+        {
+            return Poll::Ready(Ok(only.len()));
+        }
         let polled = carrier!(this, poll_write_vectored, cx, bufs);
         this.poll_written(cx, polled)
     }
@@ -162,11 +207,18 @@ impl<G: Governor> AsyncWrite for ClientIo<G> {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.control.order() == Some(Order::Reset) {
-            this.ending = true;
-            return this.socket().poll_reset(cx).map(Ok);
+        match this.control.order() {
+            Some(Order::Reset) => {
+                this.ending = true;
+                this.socket().poll_reset(cx).map(Ok)
+            }
+            Some(Order::Fin) => {
+                // Nothing comes any more that the last words would have to wait for.
+                this.quiet = true;
+                this.poll_order(cx)
+            }
+            None => carrier!(this, poll_shutdown, cx),
         }
-        carrier!(this, poll_shutdown, cx)
     }
 }
 

@@ -3,7 +3,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
     task::Waker,
 };
@@ -22,6 +22,10 @@ struct Shared {
     last_words: Mutex<Bytes>,
     /// The phase in the two lowest bits, above it how often it has changed.
     phase: AtomicU32,
+    /// The newest request's [`Framing`].
+    body: AtomicU64,
+    /// The next request frames its body twice.
+    framed_twice: AtomicBool,
     /// Whoever drives the socket.
     driver: AtomicWaker,
     left: AtomicBool,
@@ -49,6 +53,47 @@ impl Phase {
     }
 }
 
+/// How the body of a connection's newest HTTP/1 request is framed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Framing {
+    /// Nobody has read its head yet.
+    Unread,
+    /// By its length in bytes; 0 if there is no body.
+    Length(u64),
+    /// In chunks.
+    Chunked {
+        /// Whether the last one has been read.
+        over: bool,
+    },
+    /// What follows is no HTTP/1 any more.
+    None,
+}
+
+impl Framing {
+    /// Longer bodies are none: hyper takes these lengths for others too.
+    const SPECIAL: u64 = u64::MAX - 3;
+
+    fn pack(self) -> u64 {
+        match self {
+            Self::Length(length) => length.min(Self::SPECIAL - 1),
+            Self::Unread => Self::SPECIAL,
+            Self::Chunked { over: false } => Self::SPECIAL + 1,
+            Self::Chunked { over: true } => Self::SPECIAL + 2,
+            Self::None => Self::SPECIAL + 3,
+        }
+    }
+
+    fn unpack(packed: u64) -> Self {
+        match packed.checked_sub(Self::SPECIAL) {
+            None => Self::Length(packed),
+            Some(0) => Self::Unread,
+            Some(1) => Self::Chunked { over: false },
+            Some(2) => Self::Chunked { over: true },
+            Some(_) => Self::None,
+        }
+    }
+}
+
 /// An ending that the HTTP layer has ordered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Order {
@@ -66,6 +111,8 @@ impl SocketControl {
             order: AtomicU8::new(NO_ORDER),
             last_words: Mutex::default(),
             phase: AtomicU32::new(Phase::Idle as u32),
+            body: AtomicU64::new(Framing::Unread.pack()),
+            framed_twice: AtomicBool::new(false),
             driver: AtomicWaker::new(),
             left: AtomicBool::new(false),
             leaving: Notify::new(),
@@ -117,9 +164,23 @@ impl SocketControl {
         (Phase::of(phase), phase)
     }
 
-    /// A request has been read.
-    pub fn exchange_begins(&self) {
+    /// A request has been read; whether its head framed the body both by length and in chunks, over HTTP/1.
+    pub fn exchange_begins(&self, body: Framing) -> bool {
+        self.0.body.store(body.pack(), Ordering::Release);
         self.enter(Phase::Exchange, |_| true);
+        self.0.framed_twice.swap(false, Ordering::AcqRel)
+    }
+
+    /// A request's body in chunks has been read to its end.
+    pub fn chunks_end(&self) {
+        let (open, over) = (Framing::Chunked { over: false }.pack(), Framing::Chunked { over: true }.pack());
+        // Of a body with a length it is known where it ends.
+        let _ = self.0.body.compare_exchange(open, over, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// The connection is about to speak something else than HTTP.
+    pub fn http_ends(&self) {
+        self.0.body.store(Framing::None.pack(), Ordering::Release);
     }
 
     /// Its answer has been given.
@@ -136,6 +197,20 @@ impl SocketControl {
         let moved = |now| from(Phase::of(now)).then_some((now & !3).wrapping_add(4) | next as u32);
         // Where it does not hold, nothing changes.
         let _ = self.0.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+    }
+
+    pub(super) fn body(&self) -> Framing {
+        Framing::unpack(self.0.body.load(Ordering::Acquire))
+    }
+
+    /// A head has begun to come.
+    pub(super) fn head_begins(&self) {
+        self.0.body.store(Framing::Unread.pack(), Ordering::Release);
+    }
+
+    /// The head that has come frames its body twice.
+    pub(super) fn is_framed_twice(&self) {
+        self.0.framed_twice.store(true, Ordering::Release);
     }
 
     pub(super) fn last_words(&self) -> Bytes {

@@ -168,6 +168,7 @@ impl<G: Governor> Lane<G> {
 
     fn tell(&mut self) {
         self.pipeline.reports(|id, report| self.governor.report(id, report));
+        self.pipeline.waits(|id, wait| self.governor.waited(id, wait));
     }
 
     /// Ready when the moment has come. A moment beyond the clock's range never comes.

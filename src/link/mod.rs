@@ -5,6 +5,7 @@ mod control;
 mod counters;
 mod ending;
 mod flow;
+mod head_watch;
 mod lane;
 mod socket;
 mod splice;
@@ -14,13 +15,15 @@ mod testing;
 mod timer;
 
 pub use client_io::ClientIo;
-pub use control::{Phase, SocketControl};
+pub use control::{Framing, Phase, SocketControl};
 pub use counters::{Counters, Traffic};
 pub use ending::{Ending, How, Side};
 pub use lane::Lane;
 pub use socket::ToxicSocket;
 pub use tcp::{prepare, relay};
 pub use timer::Timer;
+
+use std::time::Duration;
 
 use aconite_toxics::{Report, StageId, StreamFilter};
 use bytes::Bytes;
@@ -43,4 +46,7 @@ pub trait Governor: Send {
 
     /// One of them has something to say for the record.
     fn report(&mut self, id: StageId, report: Report);
+
+    /// One of them has let go what it held for so long. Not told of what was not held.
+    fn waited(&mut self, _id: StageId, _wait: Duration) {}
 }

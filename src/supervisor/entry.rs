@@ -5,10 +5,13 @@ use aconite_api::{
     ControlError,
     model::{Protocol, ProxySpec},
 };
-use aconite_toxics::{Catalogue, Direction, Level, ToxicSpec};
+use aconite_toxics::{Catalogue, Direction, ToxicSpec};
 use tokio::{sync::watch, time::Instant};
 
-use super::Shared;
+use super::{
+    Shared,
+    check::{check_fields, check_place},
+};
 use crate::{
     connection::ConnectionShared,
     link::Counters,
@@ -54,7 +57,8 @@ impl Draft {
         }
         let protocol = spec.protocol();
         check_fields(&spec)?;
-        let toxics = arm_all(std::mem::take(&mut spec.toxics), old, protocol, &shared.catalogue)?;
+        let toxics = std::mem::take(&mut spec.toxics);
+        let toxics = arm_all(toxics, old, &spec, &shared.catalogue)?;
         let kind =
             kind(&spec, &shared.authority).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
         let address = match listen::resolve(&spec.listen).await {
@@ -113,7 +117,7 @@ impl Draft {
             spec.listen = address.to_string();
         }
         let name: Arc<str> = spec.name.as_str().into();
-        let (plan, _) = Plan::at(Instant::now(), name, shared.seed, spec.exclusive, acting(&toxics, chaos));
+        let (plan, _) = Plan::at(Instant::now(), name, shared.seed, chaos, spec.exclusive, &toxics);
         let (plan, receiver) = watch::channel(Arc::new(plan));
         let traffic = before.map_or_else(Arc::default, |before| Arc::clone(&before.traffic));
         let upstreams = shared.upstreams(&spec, address)?;
@@ -166,12 +170,11 @@ impl Entry {
     /// Puts the toxics that may strike now in effect; says when that changes by itself.
     pub(crate) fn publish(&self, chaos: bool) -> Option<Instant> {
         let old = Arc::clone(&self.plan.borrow());
-        let toxics = acting(&self.toxics, chaos);
-        let (plan, next) =
-            Plan::at(Instant::now(), Arc::clone(&old.proxy), old.seed, self.spec.exclusive, toxics);
+        let (now, name, exclusive) = (Instant::now(), Arc::clone(&old.proxy), self.spec.exclusive);
+        let (plan, next) = Plan::at(now, name, old.seed, chaos, exclusive, &self.toxics);
         let same = plan.toxics.len() == old.toxics.len()
             && plan.toxics.iter().zip(&old.toxics).all(|(new, old)| Arc::ptr_eq(new, old));
-        if !same || plan.exclusive != old.exclusive {
+        if !same || plan.exclusive != old.exclusive || plan.on != old.on {
             self.plan.send_replace(Arc::new(plan));
         }
         next
@@ -186,7 +189,7 @@ impl Entry {
         spec: &ToxicSpec,
         catalogue: &Catalogue,
     ) -> Result<ToxicSpec, ControlError> {
-        let armed = arm(spec, self.spec.protocol(), catalogue)?;
+        let armed = arm(spec, &self.spec, catalogue)?;
         if self.toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {
             return Err(ControlError::ToxicExists(armed.spec.name));
         }
@@ -205,14 +208,13 @@ impl Entry {
         change: impl FnOnce(ToxicSpec) -> Result<ToxicSpec, ControlError>,
         catalogue: &Catalogue,
     ) -> Result<ToxicSpec, ControlError> {
-        let protocol = self.spec.protocol();
         let toxic = self.toxics.iter_mut().find(|toxic| toxic.spec.name == name);
         let toxic = toxic.ok_or_else(|| ControlError::NoToxic(name.to_owned()))?;
         let old = toxic.spec.clone();
         let new = change(old.clone())?;
         let new = ToxicSpec { name: old.name, kind: old.kind, stream: old.stream, ..new };
         let armed = toxic.changed(&new, catalogue)?;
-        check_place(&armed, protocol)?;
+        check_place(&armed, &self.spec)?;
         let spec = armed.spec.clone();
         *toxic = Arc::new(armed);
         Ok(spec)
@@ -265,47 +267,17 @@ impl Entry {
     }
 }
 
-fn acting(toxics: &[Arc<Armed>], chaos: bool) -> &[Arc<Armed>] {
-    if chaos { toxics } else { &[] }
-}
-
-/// Reads a toxic for a proxy of this protocol.
-fn arm(spec: &ToxicSpec, protocol: Protocol, catalogue: &Catalogue) -> Result<Armed, ControlError> {
+/// Reads a toxic for a proxy.
+fn arm(spec: &ToxicSpec, proxy: &ProxySpec, catalogue: &Catalogue) -> Result<Armed, ControlError> {
     let armed = Armed::new(spec, catalogue)?;
-    check_place(&armed, protocol)?;
+    check_place(&armed, proxy)?;
     Ok(armed)
-}
-
-/// Whether a toxic can work on a proxy of this protocol.
-fn check_place(armed: &Armed, protocol: Protocol) -> Result<(), ControlError> {
-    let kind = &armed.spec.kind;
-    if protocol == Protocol::Tcp && !matches!(armed.level, Level::Bytes | Level::Connect) {
-        return Err(ControlError::Invalid {
-            path: "type".to_owned(),
-            message: format!("`{kind}` acts on HTTP, and a `tcp` proxy sees only bytes"),
-            hint: Some("give the proxy `protocol: http` and a URL as `upstream`".to_owned()),
-        });
-    }
-    if armed.level == Level::Bytes && armed.spec.matching.is_some() {
-        return Err(ControlError::Invalid {
-            path: "match".to_owned(),
-            message: format!("`{kind}` acts on the bytes of a connection, which has no request to match"),
-            hint: Some("`delay`, `slow_stream`, `cut` and others act on single exchanges".to_owned()),
-        });
-    }
-    if !armed.spec.toxicity.is_finite() {
-        return Err(ControlError::invalid("toxicity", "expected a number from 0 to 1"));
-    }
-    if armed.spec.budget.is_some_and(|budget| budget.every == Some(0)) {
-        return Err(ControlError::invalid("budget.every", "expected a whole number from 1"));
-    }
-    Ok(())
 }
 
 fn arm_all(
     specs: Vec<ToxicSpec>,
     old: &[Arc<Armed>],
-    protocol: Protocol,
+    proxy: &ProxySpec,
     catalogue: &Catalogue,
 ) -> Result<Vec<Arc<Armed>>, ControlError> {
     let mut toxics: Vec<Arc<Armed>> = Vec::with_capacity(specs.len());
@@ -316,11 +288,11 @@ fn arm_all(
         });
         let armed = match same {
             Some(toxic) => toxic.changed(&spec, catalogue).map_err(ControlError::from).and_then(|armed| {
-                check_place(&armed, protocol)?;
+                check_place(&armed, proxy)?;
                 // An equal toxic is the same one: nothing restarts.
                 Ok(if armed.spec == toxic.spec { Arc::clone(toxic) } else { Arc::new(armed) })
             }),
-            None => arm(&spec, protocol, catalogue).map(Arc::new),
+            None => arm(&spec, proxy, catalogue).map(Arc::new),
         };
         let armed = armed.map_err(|error| within(&format!("toxics[{index}]"), error))?;
         if toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {
@@ -354,49 +326,6 @@ pub(crate) fn within(place: &str, error: ControlError) -> ControlError {
             format!("another toxic of the proxy is named `{name}`"),
         ),
         other => other,
-    }
-}
-
-/// Fields that make no sense with the protocol.
-fn check_fields(spec: &ProxySpec) -> Result<(), ControlError> {
-    let protocol = spec.protocol();
-    let only = |protocols: &[Protocol], given: bool, field: &str| {
-        if !given || protocols.contains(&protocol) {
-            return Ok(());
-        }
-        let names: Vec<_> =
-            protocols.iter().map(|protocol| format!("`{protocol:?}`").to_lowercase()).collect();
-        let text = format!("`{field}` is for the protocol {}", names.join(" or "));
-        Err(ControlError::invalid(field, text))
-    };
-    let forward = &[Protocol::Forward][..];
-    let http = &[Protocol::Http][..];
-    let both = &[Protocol::Http, Protocol::Forward][..];
-    only(forward, spec.intercept.is_some(), "intercept")?;
-    only(forward, !spec.map.is_empty(), "map")?;
-    only(forward, spec.credentials.is_some(), "credentials")?;
-    only(forward, spec.open_proxy, "open_proxy")?;
-    only(http, spec.tls.is_some(), "tls")?;
-    only(http, spec.preserve_host, "preserve_host")?;
-    only(both, spec.upstream_tls.is_some(), "upstream_tls")?;
-    only(both, spec.in_band, "in_band")?;
-    only(both, spec.exclusive, "exclusive")?;
-    only(both, spec.capture, "capture")?;
-    match protocol {
-        Protocol::Forward if !spec.upstream.is_empty() => Err(ControlError::invalid(
-            "upstream",
-            "a `forward` proxy goes where its clients ask; use `map` to send hosts elsewhere",
-        )),
-        Protocol::Http if spec.upstream.is_empty() => {
-            Err(ControlError::invalid("upstream", "an `http` proxy needs an upstream URL"))
-        }
-        Protocol::Tcp if spec.upstream.is_empty() => {
-            Err(ControlError::invalid("upstream", "a `tcp` proxy needs an upstream host:port"))
-        }
-        Protocol::Tcp if spec.upstream.contains("://") => {
-            Err(ControlError::invalid("upstream", "a `tcp` proxy needs host:port, not a URL"))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -1,4 +1,5 @@
 //! The set of running proxies, and every change of it: all or nothing, one at a time.
+mod check;
 mod control;
 mod entry;
 

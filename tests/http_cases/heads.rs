@@ -73,14 +73,9 @@ async fn smuggling_shapes_are_refused_and_nothing_is_forwarded() {
         assert_eq!((heard.status(), heard.end), (400, End::Closed), "{request:?}: {}", heard.text());
     }
     assert_eq!(origin.received(), "");
-    // Both framings: the chunked one counts alone, and the connection ends (RFC 9112, section 6.3).
-    let both = proxied.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n").await;
-    assert_eq!((both.status(), both.end), (200, End::Closed));
-    let received = origin.received().to_ascii_lowercase();
-    assert!(!received.contains("content-length") && !received.contains("smuggled"), "{received}");
     let large = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "a".repeat(300 * 1024));
     assert_eq!(proxied.raw(large).await.status(), 431);
-    assert_eq!(origin.received().len(), received.len());
+    assert_eq!(origin.received(), "");
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 //! What can go wrong while a connection is made.
-use std::time::Duration;
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,13 +11,19 @@ use crate::{Dice, Instance, Level, Millis, Scope, Toxic};
 
 /// Makes connecting fail, in one of the ways in which it does.
 ///
-/// The first four modes concern the connection from the proxy to the upstream.
+/// The first five modes concern the connection from the proxy to the upstream.
 /// On a `tcp` proxy the client, whose own connection is made already, sees it
 /// closed (or, with `blackhole` and `dns_timeout`, silent) before any data; on
 /// an HTTP proxy it gets the answer that the proxy gives when an upstream really
 /// fails so. The last two concern the client's connection. The TLS modes concern
 /// the handshake between client and proxy, so they need a proxy that terminates
 /// TLS. It acts on connections made after it was added, and needs no `stream`.
+///
+/// `stale_address` is what a name that was moved elsewhere does to whoever still holds the old answer of the name
+/// server. Without `address` nobody answers there any more, and connecting runs into the proxy's `connect_timeout`
+/// (nothing is sent anywhere). With `address` the connection is made there instead: what is asked for, the `Host` and
+/// the TLS server name, stays what it was, so a server that has no certificate for that name fails the handshake, and
+/// one that has it answers from the wrong place. A simulated upstream has no address: there nobody answers.
 ///
 /// Toxiproxy has no such toxic; disabling a proxy makes clients be refused, there as here.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -24,6 +33,10 @@ pub struct Connect {
     mode: Mode,
     /// How long after accepting the connection is reset or closed, in the modes `reset_on_accept` and `close_on_accept`. Default 0.
     after: Millis,
+    /// Where the name led before, in the mode `stale_address`: an IP address, with a port or with the upstream's own.
+    /// Default: one where nobody answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
 }
 
 /// What goes wrong while a connection is made.
@@ -40,6 +53,8 @@ enum Mode {
     DnsNxdomain,
     /// The name server never answers.
     DnsTimeout,
+    /// The upstream's name leads to an address that it has moved away from.
+    StaleAddress,
     /// The certificate is signed by an authority that the client does not trust.
     TlsBadCert,
     /// The certificate expired yesterday.
@@ -59,10 +74,21 @@ impl Toxic for Connect {
     const LEVEL: Level = Level::Connect;
 
     fn example() -> Self {
-        Self { mode: Mode::ResetOnAccept, after: Millis(100) }
+        Self { mode: Mode::ResetOnAccept, after: Millis(100), address: None }
     }
 
     fn check(&self) -> Result<(), String> {
+        match &self.address {
+            Some(_) if self.mode != Mode::StaleAddress => {
+                return Err("`address` goes only with the mode `stale_address`".to_owned());
+            }
+            Some(text) if Address::parse(text).is_none() => {
+                return Err(format!(
+                    "`{text}` is no IP address, with or without port: a name may not be stale"
+                ));
+            }
+            _ => {}
+        }
         match self.mode {
             Mode::ResetOnAccept | Mode::CloseOnAccept => Ok(()),
             _ if self.after == Millis(0) => Ok(()),
@@ -76,6 +102,9 @@ impl Toxic for Connect {
             Mode::Blackhole => ConnectFault::Blackhole,
             Mode::DnsNxdomain => ConnectFault::DnsNxdomain,
             Mode::DnsTimeout => ConnectFault::DnsTimeout,
+            Mode::StaleAddress => {
+                ConnectFault::StaleAddress(self.address.as_deref().and_then(Address::parse))
+            }
             Mode::TlsBadCert => ConnectFault::TlsBadCert,
             Mode::TlsExpired => ConnectFault::TlsExpired,
             Mode::TlsAlert => ConnectFault::TlsAlert,
@@ -97,6 +126,8 @@ pub enum ConnectFault {
     DnsNxdomain,
     /// The name server never answers.
     DnsTimeout,
+    /// The upstream's name leads where it led before; nobody answers there if that is not said.
+    StaleAddress(Option<Address>),
     /// The client's connection is accepted, then reset after so long.
     ResetOnAccept(Duration),
     /// The client's connection is accepted, then closed after so long.
@@ -109,6 +140,39 @@ pub enum ConnectFault {
     TlsAlert,
     /// The handshake never goes on.
     TlsStall,
+}
+
+impl ConnectFault {
+    /// Whether it concerns the way from the proxy to the upstream, and not the client's own connection.
+    pub fn is_of_upstream(self) -> bool {
+        use ConnectFault::{Blackhole, DnsNxdomain, DnsTimeout, Refuse, StaleAddress};
+        matches!(self, Blackhole | DnsNxdomain | DnsTimeout | Refuse | StaleAddress(_))
+    }
+
+    /// Whether it concerns the TLS handshake with the client.
+    pub fn is_of_tls(self) -> bool {
+        use ConnectFault::{TlsAlert, TlsBadCert, TlsExpired, TlsStall};
+        matches!(self, TlsAlert | TlsBadCert | TlsExpired | TlsStall)
+    }
+}
+
+/// Where an upstream was before.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Address {
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its port, if that is not the upstream's.
+    pub port: Option<u16>,
+}
+
+impl Address {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(both) = text.parse::<SocketAddr>() {
+            return Some(Self { ip: both.ip(), port: Some(both.port()) });
+        }
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        bare.parse().ok().map(|ip| Self { ip, port: None })
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +198,7 @@ mod tests {
             ("blackhole", ConnectFault::Blackhole),
             ("dns_nxdomain", ConnectFault::DnsNxdomain),
             ("dns_timeout", ConnectFault::DnsTimeout),
+            ("stale_address", ConnectFault::StaleAddress(None)),
             ("tls_bad_cert", ConnectFault::TlsBadCert),
             ("tls_expired", ConnectFault::TlsExpired),
             ("tls_alert", ConnectFault::TlsAlert),
@@ -152,6 +217,26 @@ mod tests {
         let after = |mode: &str| start(&json!({"mode": mode, "after": "2s"}));
         assert_eq!(after("close_on_accept"), Ok(ConnectFault::CloseOnAccept(Duration::from_secs(2))));
         assert!(after("refuse").unwrap_err().to_string().contains("reset_on_accept"));
+    }
+
+    #[test]
+    fn a_stale_address_is_an_address() {
+        let at = |address: &str| start(&json!({"mode": "stale_address", "address": address}));
+        for (text, ip, port) in [
+            ("127.0.0.1", "127.0.0.1", None),
+            ("127.0.0.1:81", "127.0.0.1", Some(81)),
+            ("::1", "::1", None),
+            ("[::1]", "::1", None),
+            ("[::1]:81", "::1", Some(81)),
+        ] {
+            let stale = Address { ip: ip.parse().unwrap(), port };
+            assert_eq!(at(text), Ok(ConnectFault::StaleAddress(Some(stale))), "{text}");
+        }
+        for text in ["localhost", "localhost:81", "", "127.0.0.1:", "127.0.0.1:99999"] {
+            assert!(at(text).unwrap_err().to_string().contains("no IP address"), "{text}");
+        }
+        let elsewhere = start(&json!({"mode": "refuse", "address": "127.0.0.1"}));
+        assert!(elsewhere.unwrap_err().to_string().contains("stale_address"));
     }
 
     #[test]

@@ -1,15 +1,12 @@
 //! Whether a request is one that a toxic strikes.
-use aconite_dialects::{
-    Dialect, Operation,
-    json::{self, Document},
-};
+use aconite_dialects::{Dialect, Operation, json};
 use http::{HeaderMap, HeaderName};
 use percent_encoding::percent_decode_str;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 use wildmatch::{WildMatch, WildMatchPattern};
 
-use crate::{BodyMatch, Match, SpecError};
+use crate::{BodyMatch, JsonBody, Match, SpecError};
 
 /// What is known of a request.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +31,8 @@ pub struct RequestFacts<'a> {
     pub test_id: Option<&'a str>,
     /// Whether it asks for a streamed answer. None if that is not known: it then counts as one that does not.
     pub streaming: Option<bool>,
-    /// Its body, decoded. None if it is not known, or too large to be held: then no condition on it holds.
-    pub body: Option<&'a [u8]>,
+    /// Its body. None if it is not known, or too large to be held: then no condition on it holds.
+    pub body: Option<&'a JsonBody>,
 }
 
 /// The conditions of a [`Match`], ready to be asked about requests.
@@ -123,13 +120,12 @@ impl Matcher {
             && self.streaming.is_none_or(|streaming| request.streaming.unwrap_or(false) == streaming)
     }
 
-    fn matches_body(&self, body: Option<&[u8]>) -> bool {
+    fn matches_body(&self, body: Option<&JsonBody>) -> bool {
         if self.body.is_empty() {
             return true;
         }
-        let Some(document) = body.and_then(|body| Document::parse(body).ok()) else { return false };
-        let value = document.root().to_value();
-        self.body.iter().all(|condition| condition.holds(&value))
+        let Some(value) = body.and_then(JsonBody::value) else { return false };
+        self.body.iter().all(|condition| condition.holds(value))
     }
 }
 
@@ -347,7 +343,22 @@ mod tests {
         let headers = HeaderMap::new();
         let matcher = matcher(json!({"body": [spec.clone()]}));
         assert!(matcher.needs_body());
-        matcher.matches(&RequestFacts { body: Some(body.as_bytes()), ..request(&headers) })
+        let body = JsonBody::new(body.to_owned().into());
+        matcher.matches(&RequestFacts { body: Some(&body), ..request(&headers) })
+    }
+
+    #[test]
+    fn a_body_is_read_once_and_only_where_a_condition_asks_for_it() {
+        let (headers, body) = (HeaderMap::new(), JsonBody::new("{\"n\":1}".into()));
+        let request = RequestFacts { body: Some(&body), ..request(&headers) };
+        assert!(matcher(json!({"model": "*"})).matches(&request));
+        let elsewhere = matcher(json!({"model": "other", "body": [{"path": "$.n"}]}));
+        assert!(!elsewhere.matches(&request));
+        assert!(!body.is_read());
+        assert!(matcher(json!({"body": [{"path": "$.n"}]})).matches(&request));
+        let first = body.value().unwrap();
+        assert!(!matcher(json!({"body": [{"path": "$.m"}]})).matches(&request));
+        assert!(std::ptr::eq(first, body.value().unwrap()), "the same value, not another reading");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Pipeline<T: Weight> {
     stages: Vec<Stage<T>>,
     /// What stages that are gone had yet to report.
     departed: Vec<(StageId, Report)>,
+    /// How long they held what they let go, that was not told yet.
+    departed_waits: Vec<(StageId, Moment)>,
 }
 
 struct Stage<T: Weight> {
@@ -32,7 +34,12 @@ struct Stage<T: Weight> {
 
 impl<T: Weight> Default for Pipeline<T> {
     fn default() -> Self {
-        Self { entry: Schedule::default(), stages: Vec::new(), departed: Vec::new() }
+        Self {
+            entry: Schedule::default(),
+            stages: Vec::new(),
+            departed: Vec::new(),
+            departed_waits: Vec::new(),
+        }
     }
 }
 
@@ -161,6 +168,19 @@ impl<T: Weight> Pipeline<T> {
         }
     }
 
+    /// Gives how long each piece was held by which stage, of all that have left one since it was last asked for. What
+    /// was not held is not told.
+    pub fn waits(&mut self, mut tell: impl FnMut(StageId, Moment)) {
+        for (id, wait) in self.departed_waits.drain(..) {
+            tell(id, wait);
+        }
+        for stage in &mut self.stages {
+            for wait in stage.out.waits.drain(..) {
+                tell(stage.id, wait);
+            }
+        }
+    }
+
     /// The moment of a reset that has come to the exit: nothing is queued behind it.
     fn exit_reset(&self) -> Option<Moment> {
         let exit = self.stages.last().map_or(&self.entry, |stage| &stage.out);
@@ -184,6 +204,9 @@ impl<T: Weight> Pipeline<T> {
         let mut stage = self.stages.remove(index);
         stage.filter.on_stop(now, &mut stage.out);
         stage.out.release(now);
+        stage.out.settle();
+        let id = stage.id;
+        self.departed_waits.extend(stage.out.waits.drain(..).map(|wait| (id, wait)));
         if stage.out.report != stage.reported {
             self.departed.push((stage.id, stage.out.report));
         }
@@ -199,8 +222,9 @@ impl<T: Weight> Pipeline<T> {
             stage.filter.on_stop(now, &mut stage.out);
             stage.out.release(now);
         }
-        let held = std::mem::take(&mut stage.out);
+        let mut held = std::mem::take(&mut stage.out);
         stage.out.report = held.report;
+        stage.out.waits = std::mem::take(&mut held.waits);
         stage.out.came = now;
         filter.on_start(now, &mut stage.out);
         stage.filter = filter;

@@ -129,6 +129,9 @@ pub struct Schedule<T> {
     /// Whether the filter dropped what waited, since [`adopt`](Self::adopt) was last called.
     cleared: bool,
     pub(crate) report: Report,
+    /// How long each item was held that has left since [`Pipeline::waits`](crate::Pipeline::waits) was last asked; only
+    /// where the steps are a filter's.
+    pub(crate) waits: Vec<Moment>,
 }
 
 /// What a filter says of itself, for the record.
@@ -152,6 +155,7 @@ impl<T> Default for Schedule<T> {
             broken: false,
             cleared: false,
             report: Report::default(),
+            waits: Vec::new(),
         }
     }
 }
@@ -298,11 +302,24 @@ impl<T: Weight> Schedule<T> {
         self.steps.front().map(|timed| timed.at)
     }
 
+    /// Notes how long the steps were held that leave now, and lets whoever takes them over count from now on.
+    pub(crate) fn settle(&mut self) {
+        for timed in &mut self.steps {
+            if timed.at > timed.came && matches!(timed.step, Step::Item(_)) {
+                self.waits.push(timed.at - timed.came);
+            }
+            timed.came = timed.at;
+        }
+    }
+
     pub(crate) fn take_due(&mut self, now: Moment) -> Option<(Moment, Step<T>)> {
         if self.next_at()? > now {
             return None;
         }
         let timed = self.steps.pop_front()?;
+        if timed.at > timed.came && matches!(timed.step, Step::Item(_)) {
+            self.waits.push(timed.at - timed.came);
+        }
         if let Step::Item(item) = &timed.step {
             self.weight -= item.weight();
         }

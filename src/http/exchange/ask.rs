@@ -84,7 +84,7 @@ impl Running {
         let coded = Coded::of(self.headers()) != Coded::Plain;
         let ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
         let struck = ready.iter().any(|(_, filter)| filter.is_some())
-            || plan.toxics.iter().any(|toxic| {
+            || self.ongoing.toxics(plan).any(|toxic| {
                 toxic.level != Level::Exchange && concerns(toxic, &scope) && self.ongoing.strikes(plan, toxic)
             });
         let source = match std::mem::replace(&mut self.body, RequestBody::None) {

@@ -46,7 +46,8 @@ impl Running {
         let applies = |toxic: &Armed| toxic.level != Level::Exchange && concerns(toxic, &scope);
         let reads = |toxic: &Arc<Armed>| applies(toxic) && self.ongoing.strikes(plan, toxic);
         // All of them: each has to be decided before the answer is marked.
-        let readers = if bodiless { 0 } else { plan.toxics.iter().filter(|toxic| reads(toxic)).count() };
+        let readers =
+            if bodiless { 0 } else { self.ongoing.toxics(plan).filter(|toxic| reads(toxic)).count() };
         let reading = readers > 0 || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(reads_text));
         let decoding = match coded {
             Coded::By(coding) if reading => Decoding::new(coding).ok(),
@@ -169,22 +170,17 @@ impl Running {
             head.headers.insert(header::CONTENT_LENGTH, length.into());
         }
         self.ongoing.answered(head.status.as_u16(), false);
+        self.ongoing.first_byte();
         self.ongoing.finish(ExchangeEnd { side: Side::Toxic, how: How::Clean }, length, 0, 0);
         let body = if self.head.method == Method::HEAD { Body::Empty } else { Body::Full(bytes) };
         Response::from_parts(head, body)
     }
 
     /// The proxy's own failure.
-    pub(super) fn trouble(
-        &self,
-        plan: &Plan,
-        status: StatusCode,
-        code: &'static str,
-        message: &str,
-    ) -> Response<Body> {
-        let mut response = own_answer::refusal(&Trouble::new(status, code, message));
+    pub(super) fn trouble(&self, plan: &Plan, trouble: &Trouble) -> Response<Body> {
+        let mut response = own_answer::refusal(trouble);
         self.mark(plan, response.headers_mut(), |toxic| toxic.level == Level::Connect);
-        self.ongoing.answered(status.as_u16(), false);
+        self.ongoing.answered(response.status().as_u16(), false);
         self.ongoing.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
         response
     }

@@ -1,0 +1,110 @@
+//! What is told of toxics that do not strike, of bodies and of failures.
+use aconite::toxics::ToxicSpec;
+use serde_json::{Value, json};
+use tokio::{io::AsyncWriteExt, net::TcpStream};
+
+use crate::support::{Origin, Proxied, hear_until};
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+/// The live feed, from its greeting on.
+async fn feed(proxied: &Proxied) -> TcpStream {
+    let mut feed = TcpStream::connect(proxied.aconite.admin_address()).await.unwrap();
+    feed.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    hear_until(&mut feed, ": live\n\n").await;
+    feed
+}
+
+/// The particulars of the next event of this kind.
+async fn next(feed: &mut TcpStream, kind: &str) -> Value {
+    hear_until(feed, format!("event: {kind}\ndata: ")).await;
+    let line = hear_until(feed, "\n").await;
+    serde_json::from_slice::<Value>(&line).unwrap()["detail"].take()
+}
+
+#[tokio::test]
+async fn toxics_that_do_not_strike_are_told_with_the_reason() {
+    let origin = Origin::answering_once(OK).await;
+    let proxied = Proxied::http(&origin).await;
+    let mut feed = feed(&proxied).await;
+    for (toxic, reason, of) in [
+        (
+            json!({"name": "a", "type": "fail", "toxicity": 0, "attributes": {"status": 503}}),
+            "toxicity",
+            "exchange",
+        ),
+        (
+            json!({"name": "b", "type": "fail", "budget": {"skip": 9}, "attributes": {"status": 503}}),
+            "budget.skip",
+            "exchange",
+        ),
+        (
+            json!({"name": "c", "type": "latency", "toxicity": 0, "attributes": {"latency": 5}}),
+            "toxicity",
+            "connection",
+        ),
+        (
+            json!({"name": "d", "type": "connect", "toxicity": 0, "attributes": {"mode": "close_on_accept"}}),
+            "toxicity",
+            "connection",
+        ),
+    ] {
+        let name = toxic["name"].as_str().unwrap().to_owned();
+        proxied.add(toxic).await;
+        assert_eq!(proxied.raw(GET).await.status(), 200, "{name}");
+        let told = next(&mut feed, "toxic.passed").await;
+        assert_eq!((&told["toxic"], &told["reason"]), (&json!(name), &json!(reason)), "{told}");
+        assert!(told[of].is_u64(), "{told}");
+        proxied.remove(&name).await;
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_requests_are_counted_however_the_body_is_read() {
+    let origin = Origin::answering_once(OK).await;
+    let proxied = Proxied::http(&origin).await;
+    let body = "x".repeat(3_000);
+    for (kind, framing) in [
+        ("application/json", "Content-Length: 3000\r\n\r\n".to_owned() + &body),
+        ("text/plain", "Content-Length: 3000\r\n\r\n".to_owned() + &body),
+        ("text/plain", format!("Transfer-Encoding: chunked\r\n\r\nbb8\r\n{body}\r\n0\r\n\r\n")),
+    ] {
+        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {kind}\r\n");
+        assert_eq!(proxied.raw(head + &framing).await.status(), 200);
+    }
+    let counted: Vec<_> = proxied.journal().await.iter().map(|each| each.bytes_in).collect();
+    assert_eq!(counted, [3_000; 3]);
+}
+
+#[tokio::test]
+async fn a_failure_is_told_with_its_cause() {
+    let plain = Origin::running(|mut caller| async move { caller.say(OK).await }).await;
+    let url = format!("https://{}", plain.address);
+    let proxied = Proxied::with(json!({"upstream": url})).await;
+    let heard = proxied.raw(GET).await;
+    assert_eq!((heard.status(), heard.header("x-aconite-error")), (502, vec!["upstream_tls".to_owned()]));
+    let body: Value = serde_json::from_slice(&heard.body()).unwrap();
+    let message = body["error"]["message"].as_str().unwrap();
+    let cause = message.split_once(" failed: ").map_or("", |(_, cause)| cause);
+    assert!(
+        cause.to_lowercase().contains("corrupt message") || cause.contains("InvalidMessage"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn tls_modes_need_a_proxy_that_terminates_tls() {
+    let client = |proxied: &Proxied| proxied.aconite.client();
+    let toxic: ToxicSpec =
+        serde_json::from_value(json!({"type": "connect", "attributes": {"mode": "tls_stall"}})).unwrap();
+    for spec in [json!({"upstream": "127.0.0.1:1"}), json!({"upstream": "http://127.0.0.1:1"})] {
+        let proxied = Proxied::with(spec).await;
+        let error = client(&proxied).add_toxic("p", &toxic).await.unwrap_err();
+        assert!(error.to_string().contains("TLS handshake"), "{error}");
+    }
+    for spec in [json!({"upstream": "http://127.0.0.1:1", "tls": {}}), json!({"protocol": "forward"})] {
+        let proxied = Proxied::with(spec).await;
+        client(&proxied).add_toxic("p", &toxic).await.unwrap();
+    }
+}
