@@ -75,7 +75,7 @@ fn check_tells_file_line_and_column() {
         ),
         (
             "  - {name: b, listen: nowhere, upstream: 'b:1'}\n",
-            "a.yaml:5:23: proxies[1].listen: address nowhere: missing port in address",
+            "a.yaml:5:23: proxies[1].listen: `nowhere` has no port",
         ),
         (
             "  - {name: b, protocol: forward, listen: '0.0.0.0:8080'}\n",
@@ -166,6 +166,7 @@ fn proxies_and_toxics_in_the_words_of_toxiproxy_cli() {
     for (arguments, message) in [
         (&["inspect", "none"][..], "error: no proxy has the name `none`\n"),
         (&["toxic", "remove", "-n", "none", "redis"], "error: no toxic of the proxy has the name `none`\n"),
+        (&["toxic", "remove", "redis", "none"], "error: no toxic of the proxy has the name `none`\n"),
         (
             &["create", "-l", "127.0.0.1:0", "-u", "x:1", "redis"],
             "error: name: a proxy named `redis` exists\n",
