@@ -304,7 +304,7 @@ proxies:
             ),
             (
                 "proxies:\n  - {name: a, toxics: [{type: hang, toxicity: 2}]}\n",
-                "aconite.yaml:2:48: proxies[0].toxics[0].toxicity: toxicity lies between 0 and 1, and 2 does not",
+                "aconite.yaml:2:47: proxies[0].toxics[0].toxicity: toxicity lies between 0 and 1, and 2 does not",
             ),
             ("seed: 1\nseed: 2\n", "aconite.yaml:2:1: duplicate mapping key `seed` is not allowed here"),
         ] {

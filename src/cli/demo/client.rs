@@ -185,8 +185,11 @@ impl Seen {
             let broken =
                 &*data != b"[DONE]" && serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_err();
             self.broken_json += u64::from(broken);
-            let error = serde_json::from_slice::<Value>(&data).ok();
-            self.error = error.and_then(|data| Some(data.get("error")?.to_string())).or(self.error.take());
+            if let Ok(data) = serde_json::from_slice::<Value>(&data)
+                && let Some(error) = data.get("error")
+            {
+                self.error = Some(error.to_string());
+            }
         }
     }
 }
