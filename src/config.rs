@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aconite_api::{ControlError, Problem, model::ProxySpec, read_toxiproxy_list, read_value};
+use aconite_api::{ControlError, Problem, check_proxy, model::ProxySpec, read_toxiproxy_list, read_value};
 use aconite_toxics::{Catalogue, Millis};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -152,7 +152,11 @@ impl ConfigFile {
             let proxies = read_toxiproxy_list(value, catalogue).map_err(|error| file.complaint(error))?;
             Config { proxies, ..Config::default() }
         } else {
-            read_value(value).map_err(|problem| file.complaint(problem))?
+            let config: Config = read_value(value).map_err(|problem| file.complaint(problem))?;
+            for (index, proxy) in config.proxies.iter().enumerate() {
+                check_proxy(proxy, &format!("proxies[{index}].")).map_err(|error| file.complaint(error))?;
+            }
+            config
         };
         Ok(file)
     }
@@ -271,7 +275,10 @@ proxies:
                 "sed: 1\n",
                 "aconite.yaml:1:1: sed: unknown field `sed`, expected one of `environment`, `allow_production`, `admin`, `seed`, `journal`, `data_dir`, `drain`, `proxies` (did you mean `seed`?)",
             ),
-            ("seed: much\n", "aconite.yaml:1:7: seed: invalid type: string \"much\", expected u64"),
+            (
+                "seed: much\n",
+                "aconite.yaml:1:7: seed: invalid type: string \"much\", expected a whole number from 0",
+            ),
             (
                 "drain: 5 parsecs\n",
                 "aconite.yaml:1:8: drain: `5 parsecs` is not milliseconds as a whole number from 0, or a string such as 250ms, 5s, 2m",
@@ -289,8 +296,16 @@ proxies:
                 "proxies:\n  - {name: a, toxics: [{stream: upstream}]}\n",
                 "aconite.yaml:2:24: proxies[0].toxics[0]: missing field `type`",
             ),
-            ("proxies: {}\n", "aconite.yaml:1:10: proxies: invalid type: map, expected a sequence"),
-            ("just words\n", "aconite.yaml:1:1: invalid type: string \"just words\", expected struct Config"),
+            ("proxies: {}\n", "aconite.yaml:1:10: proxies: invalid type: map, expected a list"),
+            ("just words\n", "aconite.yaml:1:1: invalid type: string \"just words\", expected an object"),
+            (
+                "proxies:\n  - {name: a, listen: 127.0.0.1:1, upstream: localhost}\n",
+                "aconite.yaml:2:46: proxies[0].upstream: `localhost` has no port (write host:port, or a URL such as https://HOST)",
+            ),
+            (
+                "proxies:\n  - {name: a, toxics: [{type: hang, toxicity: 2}]}\n",
+                "aconite.yaml:2:47: proxies[0].toxics[0].toxicity: toxicity lies between 0 and 1, and 2 does not",
+            ),
             ("seed: 1\nseed: 2\n", "aconite.yaml:2:1: duplicate mapping key `seed` is not allowed here"),
         ] {
             assert_eq!(parse(text).map(drop), Err(complaint.to_owned()), "{text}");

@@ -410,7 +410,7 @@ fn certificate(
 ) -> Result<Arc<rustls::sign::CertifiedKey>, String> {
     match (&files.cert, &files.key) {
         (Some(cert), Some(key)) => {
-            tls::identity::read(cert.as_ref(), key.as_ref()).map_err(|error| error.to_string())
+            tls::identity::read(cert.as_ref(), key.as_ref()).map_err(|error| tls::with_causes(&error))
         }
         (None, None) => {
             let host = spec.listen.rsplit_once(':').map_or("localhost", |(host, _)| host);

@@ -39,7 +39,8 @@ fn d12_a_taken_admin_address_stops_the_start() {
     assert!(
         stderr(&output).ends_with(&format!(
             "error: the admin API cannot listen on `{address}`: listen tcp {address}: bind: address already in use\n  \
-             hint: choose another address; port 0 picks a free port\n"
+             hint: is `aconite serve` running already? Then `aconite list` shows it; else choose another address by --admin, \
+             where port 0 picks a free port\n"
         )),
         "{}",
         stderr(&output)
@@ -131,6 +132,9 @@ fn in_toxiproxy_s_place_the_root_is_open_and_v1_is_not() {
         assert_eq!(status, 200);
         assert!(proxies.starts_with("{\"web\":{"), "{proxies}");
         assert_eq!(request(&address, "GET", "/v1/proxies", "").0, 403, "{name} {first:?}");
+        // The command line does there what toxiproxy-cli does.
+        let listed = printed(&server.run(&["list", "--host", &address]));
+        assert!(listed.starts_with("web\t127.0.0.1:"), "{listed}");
     }
 }
 

@@ -108,3 +108,44 @@ async fn tls_modes_need_a_proxy_that_terminates_tls() {
         client(&proxied).add_toxic("p", &toxic).await.unwrap();
     }
 }
+
+/// Nobody asks a body of declared length for its end. The journal has to know it all the same, and what toxics say of it.
+#[tokio::test]
+async fn a_whole_answer_that_a_toxic_only_watched_ends_clean_and_says_why() {
+    let origin = Origin::answering(OK).await;
+    let proxied = Proxied::http(&origin).await;
+    for (at, reason) in [(json!({"events": 3}), "not_a_stream"), (json!({"bytes": 9}), "not_reached")] {
+        proxied.add(json!({"type": "cut", "attributes": {"at": at, "how": "fin"}})).await;
+        let heard = proxied.raw(GET).await;
+        assert_eq!((heard.status(), heard.body()), (200, b"ok".to_vec()));
+        let exchange = proxied.journal().await.pop().unwrap();
+        assert_eq!(json!(exchange.ending), json!({"side": "upstream", "how": "clean"}), "{at}");
+        assert_eq!(
+            (exchange.toxics[0].struck, exchange.toxics[0].reason.as_deref()),
+            (false, Some(reason)),
+            "{at}"
+        );
+        proxied.remove("cut_downstream").await;
+    }
+}
+
+/// Who reads the journal must not look for a fault in the client that the proxy itself cut off.
+#[tokio::test]
+async fn an_answer_that_the_proxy_gives_up_is_not_the_clients_doing() {
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok").await;
+    for how in ["fin", "rst"] {
+        let proxied = Proxied::http(&origin).await;
+        let mut client = proxied.connect().await;
+        client.write_all(GET.as_bytes()).await.unwrap();
+        hear_until(&mut client, "ok").await;
+        let admin = proxied.aconite.client();
+        if how == "rst" {
+            let connections = admin.connections().await.unwrap();
+            admin.reset_connection(connections[0].id).await.unwrap();
+        } else {
+            admin.patch_proxy("p", &json!({"enabled": false})).await.unwrap();
+        }
+        let exchange = proxied.journal().await.pop().unwrap();
+        assert_eq!(json!(exchange.ending), json!({"side": "proxy", "how": how}));
+    }
+}

@@ -23,6 +23,7 @@ use crate::{
 
 mod error;
 mod feed;
+mod root;
 
 pub use crate::v1::{Exchanges, ToxicType};
 pub use error::ClientError;
@@ -333,7 +334,18 @@ impl Client {
         serde_json::from_slice(body).map_err(error)
     }
 
+    /// Asks under `/v1`, or by Toxiproxy's routes where `/v1` is closed: what those can do works there all the same.
     async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes> {
+        match self.call_here(method.clone(), path, body.clone()).await {
+            Err(ClientError::Refused(problem)) if problem.code == "closed" => match root::path(path) {
+                Some(path) => self.call_here(method, path, body).await.map(root::as_v1),
+                None => Err(ClientError::Refused(problem)),
+            },
+            answer => answer,
+        }
+    }
+
+    async fn call_here(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes> {
         let response = self.answer(method, path, body).await?;
         if response.status().is_success() {
             self.collect(response).await
@@ -344,9 +356,16 @@ impl Client {
 
     async fn refusal(&self, response: http::Response<Incoming>) -> ClientError {
         let status = response.status();
-        match self.collect(response).await.and_then(|body| self.read::<ErrorBody>(status, &body)) {
-            Ok(ErrorBody { error }) => ClientError::Refused(Problem { status, ..error }),
-            Err(error) => error,
+        let body = match self.collect(response).await {
+            Ok(body) => body,
+            Err(error) => return error,
+        };
+        match (self.read::<ErrorBody>(status, &body), self.read::<root::RootError>(status, &body)) {
+            (Ok(ErrorBody { error }), _) => ClientError::Refused(Problem { status, ..error }),
+            (_, Ok(root::RootError { error })) => {
+                ClientError::Refused(Problem::new(status, "refused", error))
+            }
+            (Err(error), _) => error,
         }
     }
 

@@ -78,7 +78,7 @@ impl Security {
                 "host_not_allowed",
                 format!("the API does not answer under the name `{}`", host.host()),
             )
-            .hint("use an IP address or localhost, or start with this name allowed"));
+            .hint("use an IP address or localhost, or add the name to `admin.hosts` of the configuration"));
         }
         if !method.is_safe() && is_cross_origin(host.as_ref(), headers) {
             return Err(Problem::new(

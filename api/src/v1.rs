@@ -22,6 +22,7 @@ use crate::{
 };
 
 pub use catalogue::ToxicType;
+pub use check::proxy as check_proxy;
 pub(crate) use observe::Connections;
 pub use observe::Exchanges;
 pub(crate) use proxies::ProxyList;

@@ -130,3 +130,27 @@ fn addresses_are_hosts_and_ports() {
     assert!(matches!(Client::new("h", Some("a\nb")), Err(ClientError::Token)));
     assert!(!format!("{:?}", Client::new("h", Some("s3cret")).unwrap()).contains("s3cret"));
 }
+
+/// In Toxiproxy's place, as its container image runs, `/v1` is closed and the command line has to work inside.
+#[tokio::test]
+async fn where_v1_is_closed_the_root_routes_serve() {
+    let (url, _) = serve(Security::drop_in(None)).await;
+    let client = Client::new(&url, None).unwrap();
+    assert_eq!(client.proxies().await.unwrap(), []);
+    let created = client.create_proxy(&proxy("b")).await.unwrap();
+    client.create_proxy(&proxy("a")).await.unwrap();
+    let names: Vec<_> = client.proxies().await.unwrap().into_iter().map(|proxy| proxy.name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(client.proxy("b").await.unwrap().name, created.name);
+    assert!(!client.patch_proxy("b", &json!({"enabled": false})).await.unwrap().enabled);
+    client.add_toxic("b", &ToxicSpec::new("latency", Map::new())).await.unwrap();
+    let patch = json!({"attributes": {"latency": 5}});
+    assert_eq!(client.patch_toxic("b", "latency_downstream", &patch).await.unwrap().attributes["latency"], 5);
+    assert_eq!(client.toxics("b").await.unwrap().len(), 1);
+    client.remove_toxic("b", "latency_downstream").await.unwrap();
+    client.delete_proxy("b").await.unwrap();
+    let error = client.proxy("b").await.unwrap_err();
+    assert_eq!((error.status().unwrap().as_u16(), error.to_string().as_str()), (404, "proxy not found"));
+    let error = client.chaos().await.unwrap_err();
+    assert!(error.to_string().starts_with("/v1 is closed"), "{error}");
+}

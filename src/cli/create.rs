@@ -1,4 +1,6 @@
 //! `aconite create`: in the words of `toxiproxy-cli`, with flags for what its proxies do not have.
+use std::io::IsTerminal as _;
+
 use aconite_api::model::{Protocol, ProxySpec};
 use serde_json::{Map, Value, json};
 
@@ -60,8 +62,11 @@ pub(super) struct Args {
 /// Creates a proxy, with its toxics.
 pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
     let spec = args.spec()?;
+    // Which port it got is what people have to know next; to programs it is said as toxiproxy-cli says it.
+    let tell_place = spec.listen.ends_with(":0") && std::io::stdout().is_terminal();
     let created = args.remote.client(outer)?.create_proxy(&spec).await?;
-    say(args.json.then(|| json!(created)), format_args!("Created new proxy {}", created.name))
+    let place = if tell_place { format!(" on {}", created.listen) } else { String::new() };
+    say(args.json.then(|| json!(created)), format_args!("Created new proxy {}{place}", created.name))
 }
 
 impl Args {

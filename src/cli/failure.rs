@@ -5,7 +5,7 @@ use std::{
     process::ExitCode,
 };
 
-use aconite_api::client::ClientError;
+use aconite_api::{ControlError, Problem, client::ClientError};
 
 use crate::{
     config::{Complaint, ConfigError},
@@ -17,9 +17,9 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Failure {
     code: u8,
-    message: String,
-    causes: Vec<String>,
-    hint: Option<String>,
+    pub(super) message: String,
+    pub(super) causes: Vec<String>,
+    pub(super) hint: Option<String>,
 }
 
 /// Something did not work.
@@ -51,6 +51,11 @@ impl Failure {
 
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Says first which of the user's words it is about.
+    pub(super) fn within(self, words: &str) -> Self {
+        Self { message: format!("`{words}`: {}", self.message), ..self }
     }
 
     /// Exits with another code.
@@ -101,12 +106,11 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match &error {
             ClientError::Refused(problem) => {
-                let path = problem.path.as_ref().map_or_else(String::new, |path| format!("{path}: "));
-                let hint = match problem.code.as_str() {
-                    "unauthorized" => Some("set ACONITE_TOKEN, or give --token-file".to_owned()),
-                    _ => problem.hint.clone(),
-                };
-                Self { hint, ..Self::new(format!("{path}{}", problem.message)) }
+                let failure = Self::from(problem.clone());
+                match problem.code.as_str() {
+                    "unauthorized" => failure.hint("set ACONITE_TOKEN, or give --token-file"),
+                    _ => failure,
+                }
             }
             ClientError::Url(_) | ClientError::Token => Self { code: WRONG, ..Self::of(&error) },
             _ => Self::of(&error),
@@ -135,11 +139,26 @@ impl From<AuthorityError> for Failure {
     }
 }
 
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        let path = problem.path.as_ref().map_or_else(String::new, |path| format!("{path}: "));
+        Self { hint: problem.hint, ..Self::new(format!("{path}{}", problem.message)) }
+    }
+}
+
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
+        if let StartError::Proxy(error) = error {
+            let code = if matches!(error, ControlError::Listen(_)) { FAILED } else { WRONG };
+            return Self::from(Problem::from(error)).exit(code);
+        }
         let hint = match &error {
             StartError::Exposed(_) => Some(
                 "set ACONITE_TOKEN or --token-file, or listen on 127.0.0.1, or insist with --insecure-admin",
+            ),
+            StartError::Admin { reason, .. } if reason.contains("in use") => Some(
+                "is `aconite serve` running already? Then `aconite list` shows it; else choose another address by --admin, \
+                 where port 0 picks a free port",
             ),
             StartError::Admin { .. } => Some("choose another address; port 0 picks a free port"),
             _ => None,

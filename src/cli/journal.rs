@@ -1,9 +1,13 @@
 //! `aconite journal`.
-use std::{io::Write, process::ExitCode, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+    time::Duration,
+};
 
 use aconite_api::{
     Client,
-    model::{Exchange, ExchangeEnd, ExchangeFilter},
+    model::{Exchange, ExchangeEnd, ExchangeFilter, How},
 };
 use serde_json::{Value, json};
 
@@ -58,12 +62,18 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
         return follow(&client, filter, args.json).await;
     }
     let mut since = 0;
+    let mut none = true;
     loop {
         let page = client.exchanges(&ExchangeFilter { since: Some(since), ..filter.clone() }).await?;
         for exchange in &page.exchanges {
             print(exchange, args.json)?;
+            none = false;
         }
         if page.exchanges.is_empty() || page.next <= since {
+            // For people only: to a program no line says the same.
+            if none && !args.json && std::io::stdout().is_terminal() {
+                writeln!(std::io::stdout(), "No exchanges. Only `http` and `forward` proxies have any.")?;
+            }
             return Ok(ExitCode::SUCCESS);
         }
         since = page.next;
@@ -114,7 +124,11 @@ fn line(exchange: &Exchange) -> String {
         || "under way".to_owned(),
         |ExchangeEnd { side, how }| {
             let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
-            format!("{} by {}", word(json!(how)), word(json!(side)))
+            // The proxy's own failures are of many kinds.
+            let failed =
+                exchange.attempts.last().filter(|attempt| how == How::Error && attempt.outcome != "ok");
+            let why = failed.map_or_else(String::new, |attempt| format!(" ({})", attempt.outcome));
+            format!("{} by {}{why}", word(json!(how)), word(json!(side)))
         },
     );
     let toxics: Vec<_> = exchange
@@ -134,7 +148,7 @@ fn line(exchange: &Exchange) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aconite_api::model::{How, Side, Strike};
+    use aconite_api::model::{Attempt, Side, Strike};
 
     use super::*;
 
@@ -166,5 +180,14 @@ mod tests {
             line(&exchange),
             "7\t2026-01-02T03:04:05Z\tp\tPOST h/v1\t200\t12ms\t99 bytes 3 events\trst by toxic\tcut! big(too_large)"
         );
+        exchange.ending = Some(ExchangeEnd { side: Side::Proxy, how: How::Error });
+        exchange.toxics.clear();
+        exchange.attempts = vec![Attempt {
+            provider: "h:1".to_owned(),
+            outcome: "upstream_dns".to_owned(),
+            status: None,
+            ms: 1.0,
+        }];
+        assert!(line(&exchange).ends_with("\terror by proxy (upstream_dns)"), "{}", line(&exchange));
     }
 }

@@ -26,9 +26,18 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use remote::Remote;
 
+const FIRST_STEPS: &str = "\
+First steps:
+  aconite demo                                                     see what it does
+  aconite serve &                                                  the server; http://127.0.0.1:8474/ is its page
+  aconite create openai -l 127.0.0.1:8001 -u sim://openai          a proxy, here before a simulated provider
+  aconite toxic add openai cut at.events=3 how=rst                 a fault; `aconite explain` lists all
+  aconite journal                                                  what passed, and what struck it
+  aconite run --toxic 'fail cause=rate_limit' -- python app.py     the same for one command, without a server";
+
 /// A fault-injecting proxy for applications that talk to language models and vector stores.
 #[derive(Debug, Parser)]
-#[command(name = "aconite", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "aconite", version, propagate_version = true, arg_required_else_help = true, after_help = FIRST_STEPS)]
 struct Cli {
     #[command(flatten)]
     remote: Remote,
@@ -92,6 +101,11 @@ enum Command {
     },
 }
 
+/// Whether colours are wanted there: it is a terminal, and `NO_COLOR` does not say no.
+fn coloured(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
 type Outcome = Result<ExitCode, Failure>;
 
 /// Runs what the arguments say, the program's name first.
@@ -116,7 +130,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     execute(parsed).unwrap_or_else(|failure| {
         let failure = if in_place_of_cli { failure.plain() } else { failure };
-        failure.report(&mut std::io::stderr().lock(), std::io::stderr().is_terminal())
+        failure.report(&mut std::io::stderr().lock(), coloured(&std::io::stderr()))
     })
 }
 

@@ -4,7 +4,7 @@ use std::{
     process::ExitCode,
 };
 
-use aconite_api::model::ProxySpec;
+use aconite_api::model::{Protocol, ProxySpec};
 use aconite_toxics::{Direction, ToxicSpec};
 use serde_json::{Value, json};
 
@@ -70,7 +70,12 @@ pub(super) async fn list(args: List, outer: &Remote) -> Outcome {
 fn cells(proxy: &ProxySpec) -> [String; 5] {
     let enabled = if proxy.enabled { "enabled" } else { "disabled" };
     let toxics = proxy.toxics.len().to_string();
-    [proxy.name.clone(), proxy.listen.clone(), proxy.upstream.clone(), enabled.to_owned(), toxics]
+    let upstream = match proxy.protocol() {
+        // Else the column would be empty, and the next one taken for it.
+        Protocol::Forward => "(forward)".to_owned(),
+        _ => proxy.upstream.clone(),
+    };
+    [proxy.name.clone(), proxy.listen.clone(), upstream, enabled.to_owned(), toxics]
 }
 
 /// For a terminal: columns, the disabled in red, those with toxics in yellow.
@@ -134,7 +139,15 @@ fn toxic_line(toxic: &ToxicSpec) -> String {
         attributes.iter().map(|(name, value)| format!("{name}={}\t", plain(value))).collect();
     let ToxicSpec { name, kind, stream, toxicity, .. } = toxic;
     let stream = stream_name(*stream);
-    format!("{name}\ttype={kind}\tstream={stream}\ttoxicity={toxicity:.2}\tattributes=[\t{attributes}]")
+    let rest = conditions(toxic);
+    format!("{name}\ttype={kind}\tstream={stream}\ttoxicity={toxicity:.2}\tattributes=[\t{attributes}]{rest}")
+}
+
+/// What else decides whether a toxic strikes; nothing for one that `toxiproxy-cli` could have made.
+fn conditions(toxic: &ToxicSpec) -> String {
+    let shown = json!(toxic);
+    let fields = ["enabled", "match", "budget", "window"];
+    fields.iter().filter_map(|&name| Some(format!("\t{name}={}", shown.get(name)?))).collect()
 }
 
 /// A direction as it is written.
@@ -172,4 +185,26 @@ pub(super) fn say(json: Option<Value>, sentence: std::fmt::Arguments<'_>) -> Out
         None => writeln!(out, "{sentence}")?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_toxic_line_is_toxiproxy_s_and_tells_what_toxiproxy_does_not_have() {
+        let shown = |spec: Value| toxic_line(&serde_json::from_value(spec).unwrap());
+        assert_eq!(
+            shown(json!({"name": "slow", "type": "latency", "attributes": {"latency": 5}})),
+            "slow\ttype=latency\tstream=downstream\ttoxicity=1.00\tattributes=[\tlatency=5\t]"
+        );
+        assert_eq!(
+            shown(json!({
+                "name": "h", "type": "hang", "attributes": {}, "enabled": false,
+                "match": {"model": "gpt-4o"}, "budget": {"times": 2},
+            })),
+            "h\ttype=hang\tstream=downstream\ttoxicity=1.00\tattributes=[\t]\tenabled=false\tmatch={\"model\":\"gpt-4o\"}\t\
+             budget={\"times\":2}"
+        );
+    }
 }

@@ -189,8 +189,9 @@ fn summary(exchanges: &[Exchange], connections: u64, proxy: &str, seed: u64, pro
         return format!("aconite: `{program}` sent nothing to the proxy\n  hint: {}\n", switch(program));
     }
     if exchanges.is_empty() {
+        let noun = if connections == 1 { "connection" } else { "connections" };
         return format!(
-            "aconite: {connections} connections, and none to a host whose TLS the proxy `{proxy}` opens: they passed untouched\n  \
+            "aconite: {connections} {noun}, none to a host whose TLS the proxy `{proxy}` opens: no toxic on exchanges could strike\n  \
              hint: name the hosts by --intercept HOST, or by `intercept` of the proxy\n"
         );
     }
@@ -263,6 +264,7 @@ mod tests {
                 .starts_with("aconite: `curl` sent nothing to the proxy\n  hint: ")
         );
         assert!(summary(&[], 2, "run", 1, "curl").contains("--intercept"));
+        assert!(summary(&[], 1, "run", 1, "curl").starts_with("aconite: 1 connection, none to"));
     }
 
     #[test]

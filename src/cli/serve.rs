@@ -211,16 +211,18 @@ async fn reload(instance: &Aconite, path: &Path) {
             let changes = json!(changes);
             tracing::info!(%changes, "the configuration was read again");
         }
-        Err(error) => tracing::error!(%error, "the configuration does not hold; all stays as it is"),
+        Err(Failure { message, causes, hint, .. }) => {
+            let error = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
+            tracing::error!(%error, hint, "the configuration does not hold; all stays as it is");
+        }
     }
 }
 
-async fn reloaded(instance: &Aconite, path: &Path) -> Result<Vec<aconite_api::model::Change>, String> {
-    let file =
-        ConfigFile::load(path, instance.supervisor().catalogue()).map_err(|error| error.to_string())?;
-    file.check_addresses().await.map_err(|error| error.to_string())?;
+async fn reloaded(instance: &Aconite, path: &Path) -> Result<Vec<aconite_api::model::Change>, Failure> {
+    let file = ConfigFile::load(path, instance.supervisor().catalogue())?;
+    file.check_addresses().await?;
     let applied = instance.apply(file.config.proxies.clone()).await;
-    applied.map_err(|error| file.complaint(error).to_string())
+    Ok(applied.map_err(|error| file.complaint(error))?)
 }
 
 /// What signals ask of the server.

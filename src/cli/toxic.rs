@@ -1,5 +1,5 @@
 //! `aconite toxic`: in the words of `toxiproxy-cli`, and shorter.
-use aconite_api::read_value;
+use aconite_api::{Problem, read_value};
 use aconite_toxics::ToxicSpec;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
@@ -90,11 +90,14 @@ struct Change {
 struct Remove {
     #[command(flatten)]
     remote: Remote,
-    /// The toxic
+    /// The toxic, if it does not stand after the proxy
     #[arg(short = 'n', long = "toxicName", visible_alias = "name", value_name = "NAME")]
-    name: String,
+    name: Option<String>,
     /// The proxy
     proxy: String,
+    /// The toxic
+    #[arg(value_name = "NAME", required_unless_present = "name", conflicts_with = "name")]
+    toxic: Option<String>,
 }
 
 /// Adds, changes or removes.
@@ -102,7 +105,8 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
     match args.wish {
         Wish::Add(args) => add(args, outer).await,
         Wish::Update(args) => update(args, outer).await,
-        Wish::Remove(Remove { remote, name, proxy }) => {
+        Wish::Remove(Remove { remote, name, proxy, toxic }) => {
+            let name = name.or(toxic).unwrap_or_default();
             remote.client(outer)?.remove_toxic(&proxy, &name).await?;
             say(None, format_args!("Removed toxic '{name}' on proxy '{proxy}'"))
         }
@@ -159,7 +163,9 @@ pub(super) fn parse(text: &str) -> Result<ToxicSpec, Failure> {
     let schema = catalogue.definition(&kind).map(|definition| definition.schema()).unwrap_or_default();
     let mut spec = Map::from_iter([("type".to_owned(), kind.into())]);
     spec.insert("attributes".to_owned(), Value::Object(attributes(words, &schema)?));
-    toxic(spec)
+    let spec = toxic(spec)?;
+    catalogue.parse(&spec).map_err(|error| Failure::from(Problem::from(error)).exit(2).within(text))?;
+    Ok(spec)
 }
 
 fn toxic(spec: Map<String, Value>) -> Result<ToxicSpec, Failure> {
@@ -271,5 +277,24 @@ mod tests {
         assert_eq!(toxic.kind, "latency");
         assert_eq!(Value::Object(toxic.attributes), json!({"latency": "5s", "jitter": 10}));
         assert!(parse("latency=5").is_err());
+    }
+
+    #[test]
+    fn a_text_that_does_not_hold_is_shown_with_what_is_wrong() {
+        let told = |text: &str| {
+            let mut out = Vec::new();
+            parse(text).unwrap_err().report(&mut out, false);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(
+            told("cut at.event=3"),
+            "error: `cut at.event=3`: attributes.at: unknown variant `event`, expected one of `events`, `tokens`, `bytes`, \
+             `time`, `fraction`\n  hint: did you mean `events`?\n"
+        );
+        assert_eq!(
+            told("cut"),
+            "error: `cut`: attributes: missing field `at`; an example is {\"at\":{\"events\":3},\"how\":\"fin\"}\n"
+        );
+        assert!(told("ct at.events=3").contains("the most similar types are `cut`"), "{}", told("ct"));
     }
 }

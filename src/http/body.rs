@@ -226,7 +226,11 @@ impl Flow {
             }
             match self.lane.poll_next(cx) {
                 Poll::Ready(Step::Item(bytes)) if bytes.is_empty() => {}
-                Poll::Ready(Step::Item(bytes)) => return Poll::Ready(Some(Ok(self.passed(bytes)))),
+                Poll::Ready(Step::Item(bytes)) => {
+                    let frame = self.passed(bytes);
+                    self.wind_up(cx);
+                    return Poll::Ready(Some(Ok(frame)));
+                }
                 Poll::Ready(step) => {
                     let side = if self.source.is_some() { Side::Toxic } else { Side::Upstream };
                     if let Some(result) = self.end(&step, side) {
@@ -331,6 +335,25 @@ impl Flow {
         Frame::data(bytes)
     }
 
+    /// Whether the client has all that the head announced, after which HTTP/1.1 asks for nothing more.
+    fn is_whole(&self) -> bool {
+        self.length.is_some_and(|length| self.bytes >= length)
+    }
+
+    /// Hears what toxics say of the end of a body that is whole: nobody would ask for it later.
+    fn wind_up(&mut self, cx: &mut Context<'_>) {
+        let ended = self.source.as_ref().is_none_or(Source::is_end_stream) && self.lane.is_empty();
+        if !(matches!(self.role, Role::Response) && self.is_whole() && ended) {
+            return;
+        }
+        if self.source.take().is_some() {
+            self.lane.push(Step::End);
+        }
+        if matches!(self.lane.poll_next(cx), Poll::Ready(Step::End)) {
+            self.end(&Step::End, Side::Upstream);
+        }
+    }
+
     /// The body ends; `None` if there is more to do.
     fn end(&mut self, step: &Step<Bytes>, side: Side) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
         self.source = None;
@@ -433,10 +456,13 @@ impl HttpBody for Body {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        // Whoever drops an answer before its end is the client, or the proxy on its way out.
         if matches!(self.role, Role::Response) {
-            let how = if matches!(self.state, State::Silent) { How::Hang } else { How::Fin };
-            self.finish(ExchangeEnd { side: Side::Client, how });
+            let end = match self.state {
+                _ if self.is_whole() => ExchangeEnd { side: Side::Upstream, how: How::Clean },
+                State::Silent => ExchangeEnd { side: Side::Client, how: How::Hang },
+                _ => self.ongoing().given_up(),
+            };
+            self.finish(end);
         }
     }
 }

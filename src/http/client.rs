@@ -1,6 +1,7 @@
 //! The client of an exchange: its connection, and where its requests lead.
 use std::sync::Arc;
 
+use aconite_api::Problem;
 use aconite_toxics::{Level, ToxicSpec};
 use http::{HeaderMap, StatusCode, header, request};
 use serde_json::Value;
@@ -122,7 +123,10 @@ impl Client {
                 part.split_once('=').ok_or_else(|| bad(format!("`{part}` is no name=value")))?;
             spec.attributes.insert(name.trim().to_owned(), read_value(value.trim()));
         }
-        let armed = Armed::new(&spec, &self.proxy.catalogue).map_err(|error| bad(error.to_string()))?;
+        let armed = Armed::new(&spec, &self.proxy.catalogue).map_err(|error| {
+            let Problem { path, message, hint, .. } = error.into();
+            bad([path, Some(message), hint].into_iter().flatten().collect::<Vec<_>>().join(": "))
+        })?;
         if armed.level == Level::Bytes || armed.connect.is_some_and(|fault| !fault.is_of_upstream()) {
             return Err(bad(format!(
                 "`{}` so acts on a whole connection, not on one request",

@@ -29,8 +29,12 @@ impl ForwardRules {
     pub(crate) fn new(spec: &ProxySpec) -> Result<Self, (&'static str, String)> {
         let known = || aconite_dialects::known_hosts().map(|(host, _)| host.to_owned()).collect();
         let intercept = spec.intercept.clone().unwrap_or_else(known);
+        for host in &intercept {
+            named(host, false).map_err(|reason| ("intercept", reason))?;
+        }
         let mut map = HashMap::new();
         for (host, target) in &spec.map {
+            named(host, true).map_err(|reason| ("map", reason))?;
             let target = Target::parse(target).map_err(|reason| ("map", format!("`{host}`: {reason}")))?;
             map.insert(ascii(host), Arc::new(target));
         }
@@ -85,6 +89,20 @@ fn ascii(host: &str) -> String {
     labels.collect::<Vec<_>>().join(".")
 }
 
+/// Refuses what looks like a host but would never be one: a URL, or a port where none is compared.
+fn named(host: &str, with_port: bool) -> Result<(), String> {
+    let kind = if with_port { "a host or host:port" } else { "a host" };
+    let is_ip = host.trim_matches(['[', ']']).parse::<std::net::Ipv6Addr>().is_ok();
+    let no_port = with_port || is_ip || !host.contains(':');
+    if no_port && !host.is_empty() && !host.contains('/') {
+        return Ok(());
+    }
+    let bare = host.rsplit("://").next().unwrap_or_default().split('/').next().unwrap_or_default();
+    let bare = if with_port { bare } else { bare.split(':').next().unwrap_or_default() };
+    let instead = if bare.is_empty() { String::new() } else { format!(", such as `{bare}`") };
+    Err(format!("`{host}` is not {kind}{instead}"))
+}
+
 /// Compares without telling by its time where the difference is.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
@@ -93,6 +111,32 @@ fn same(one: &[u8], other: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_is_no_host() {
+        let refusal = |spec| ForwardRules::new(&serde_json::from_value(spec).unwrap()).err();
+        for (spec, reason) in [
+            (
+                serde_json::json!({"intercept": ["https://api.openai.com/v1"]}),
+                ("intercept", "`https://api.openai.com/v1` is not a host, such as `api.openai.com`"),
+            ),
+            (
+                serde_json::json!({"intercept": ["api.openai.com:443"]}),
+                ("intercept", "`api.openai.com:443` is not a host, such as `api.openai.com`"),
+            ),
+            (
+                serde_json::json!({"map": {"https://a.test:8443": "sim://openai"}}),
+                ("map", "`https://a.test:8443` is not a host or host:port, such as `a.test:8443`"),
+            ),
+            (serde_json::json!({"intercept": [""]}), ("intercept", "`` is not a host")),
+        ] {
+            assert_eq!(refusal(spec), Some((reason.0, reason.1.to_owned())));
+        }
+        assert_eq!(
+            refusal(serde_json::json!({"intercept": ["*", "[::1]", "::1"], "map": {"a.test:443": "h:1"}})),
+            None
+        );
+    }
 
     fn rules(spec: serde_json::Value) -> ForwardRules {
         ForwardRules::new(&serde_json::from_value(spec).unwrap()).map_err(|(_, reason)| reason).unwrap()

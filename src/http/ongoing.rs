@@ -343,6 +343,18 @@ impl Ongoing {
         u32::try_from(self.reset.load(Relaxed)).ok().map(h2::Reason::from)
     }
 
+    /// The end of an exchange that was given up: by the proxy if it was deleted, disabled or stopped, or the connection
+    /// reset through the API; else by the client.
+    pub(crate) fn given_up(&self) -> ExchangeEnd {
+        if self.connection.break_off.is_cancelled() {
+            ExchangeEnd { side: Side::Proxy, how: How::Rst }
+        } else if self.connection.stop.is_cancelled() {
+            ExchangeEnd { side: Side::Proxy, how: How::Fin }
+        } else {
+            ExchangeEnd { side: Side::Client, how: How::Fin }
+        }
+    }
+
     /// The exchange is over. Only the first call counts.
     pub(crate) fn finish(&self, end: ExchangeEnd, bytes_out: u64, events: u64, unterminated_tail: u64) {
         if self.finished.swap(true, Relaxed) {
@@ -365,7 +377,7 @@ impl Ongoing {
 impl Drop for Ongoing {
     fn drop(&mut self) {
         // Nobody waits for the answer any more.
-        self.finish(ExchangeEnd { side: Side::Client, how: How::Fin }, 0, 0, 0);
+        self.finish(self.given_up(), 0, 0, 0);
     }
 }
 

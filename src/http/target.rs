@@ -84,6 +84,9 @@ impl Target {
             return Ok(Self::Simulated { name: name.into(), simulator: Arc::new(simulator) });
         }
         let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        if whole.ends_with("://") {
+            return Err(format!("`{url}` names no host"));
+        }
         let uri: Uri = whole.parse().map_err(|error| format!("`{url}` is no URL: {error}"))?;
         let tls = match uri.scheme_str() {
             Some("http") => false,
@@ -97,11 +100,12 @@ impl Target {
         };
         let host =
             uri.host().filter(|host| !host.is_empty()).ok_or_else(|| format!("`{url}` names no host"))?;
-        if uri.query().is_some() {
-            return Err(format!("`{url}` has a query, which an upstream cannot have"));
-        }
+        // First, as the others say the whole URL again.
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
             return Err("an upstream's URL cannot carry credentials; send them as a header".to_owned());
+        }
+        if uri.query().is_some() {
+            return Err(format!("`{url}` has a query, which an upstream cannot have"));
         }
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let prefix = uri.path().trim_end_matches('/').to_owned();
@@ -183,7 +187,7 @@ mod tests {
     fn bad_upstreams_are_refused_with_the_reason() {
         for (url, reason) in [
             ("ftp://x", "scheme"),
-            ("http://", "no URL"),
+            ("http://", "names no host"),
             ("https://u:p@x", "credentials"),
             ("https://x/?a=b", "query"),
             ("sim://nobody", "nobody"),

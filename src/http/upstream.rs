@@ -46,9 +46,9 @@ pub(crate) struct Upstreams {
 pub(crate) enum UpstreamError {
     #[error(transparent)]
     Dial(#[from] DialError),
-    #[error("TLS with {origin} failed: {source}")]
+    #[error("TLS with {origin} failed: {}", tls::with_causes(source))]
     Tls { origin: Origin, source: ConnectError },
-    #[error("no answer from {origin}: {source}")]
+    #[error("no answer from {origin}: {}", tls::with_causes(source))]
     Broken { origin: Origin, source: hyper::Error },
 }
 

@@ -82,7 +82,7 @@ impl Shared {
             Some((identity, connector)) => (*identity, Arc::clone(connector)),
             None => {
                 let connector = tls::connect::Connector::new(&tls_settings(&settings))
-                    .map_err(|error| ControlError::invalid("upstream_tls", error.to_string()))?;
+                    .map_err(|error| ControlError::invalid("upstream_tls", tls::with_causes(&error)))?;
                 let connector = Arc::new(connector);
                 connectors.insert(settings, (next, Arc::clone(&connector)));
                 (next, connector)

@@ -74,3 +74,14 @@ fn provider() -> Arc<CryptoProvider> {
         LazyLock::new(|| Arc::new(rustls::crypto::ring::default_provider()));
     Arc::clone(&PROVIDER)
 }
+
+/// An error and its causes in one line, for where there is room for one text only.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    text
+}

@@ -64,6 +64,7 @@ fn proxies_and_toxics_in_the_words_of_toxiproxy_cli() {
     for (arguments, message) in [
         (&["inspect", "none"][..], "error: no proxy has the name `none`\n"),
         (&["toxic", "remove", "-n", "none", "redis"], "error: no toxic of the proxy has the name `none`\n"),
+        (&["toxic", "remove", "redis", "none"], "error: no toxic of the proxy has the name `none`\n"),
         (
             &["create", "-l", "127.0.0.1:0", "-u", "x:1", "redis"],
             "error: name: a proxy named `redis` exists\n",

@@ -74,7 +74,7 @@ fn check_tells_file_line_and_column() {
         ),
         (
             "  - {name: b, listen: nowhere, upstream: 'b:1'}\n",
-            "a.yaml:5:23: proxies[1].listen: address nowhere: missing port in address",
+            "a.yaml:5:23: proxies[1].listen: `nowhere` has no port",
         ),
         (
             "  - {name: b, protocol: forward, listen: '0.0.0.0:8080'}\n",

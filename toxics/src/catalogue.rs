@@ -5,7 +5,7 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes, message};
+use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes, message, plain_words};
 
 /// Every built-in toxic, in the order in which the manual lists them.
 const BUILT_IN: &[Definition] = &[
@@ -66,7 +66,7 @@ impl Definition {
             parse: |attributes| {
                 let toxic: T = serde_path_to_error::deserialize(attributes).map_err(|error| Rejection {
                     path: error.path().to_string(),
-                    reason: error.into_inner().to_string(),
+                    reason: plain_words(error.into_inner().to_string()),
                 })?;
                 toxic.check().map_err(|reason| Rejection { path: String::new(), reason })?;
                 Ok(Arc::new(toxic))
@@ -184,7 +184,7 @@ impl Catalogue {
             } else {
                 format!("attributes.{}", rejection.path)
             },
-            reason: rejection.reason,
+            reason: explained(rejection.reason, definition),
         })
     }
 
@@ -219,6 +219,14 @@ impl Catalogue {
     fn nearest(&self, kind: &str) -> Vec<&'static str> {
         nearest(kind, self.0.iter().map(|definition| definition.kind))
     }
+}
+
+/// Why attributes were refused, with an example where the reason alone does not tell what they look like.
+fn explained(reason: String, definition: &Definition) -> String {
+    if reason.starts_with("missing field") || reason.ends_with("expected an object") {
+        return format!("{reason}; an example is {}", definition.example());
+    }
+    reason
 }
 
 /// The three names that are most like a mistyped one.

@@ -24,6 +24,7 @@ mod spec;
 mod stream;
 mod toxic;
 mod units;
+mod wording;
 
 pub use catalogue::{Catalogue, Definition, SpecError, Start};
 pub use connect::{Address, Connect, ConnectFault};
@@ -39,3 +40,4 @@ pub use spec::{BodyMatch, Budget, Match, ToxicSpec, Window};
 pub use stream::{Moment, NEVER, Report, Schedule, Step, StreamFilter, Weight};
 pub use toxic::{BodyFilter, DocumentFilter, Instance, Level, Toxic};
 pub use units::{Micros, Millis, Percent, Probability};
+pub use wording::plain_words;

@@ -1,18 +1,29 @@
-//! What `/v1` asks for beyond what the proxy itself does: Toxiproxy's clients may send more.
+//! What `/v1` and configuration files are held to, beyond what the proxy itself asks for: Toxiproxy's clients may send
+//! more.
 use aconite_toxics::ToxicSpec;
 
-use crate::{ControlError, model::ProxySpec};
+use crate::{
+    ControlError,
+    model::{Protocol, ProxySpec},
+};
 
 /// A proxy and its toxics.
 ///
 /// # Errors
 /// The first thing that does not hold, its path beginning with `at`.
-pub(super) fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
+pub fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
     if !spec.listen.is_empty() && !spec.listen.contains(':') {
         return Err(ControlError::Invalid {
             path: format!("{at}listen"),
             message: format!("`{}` has no port", spec.listen),
             hint: Some("write host:port; port 0 picks a free one".to_owned()),
+        });
+    }
+    if spec.protocol() == Protocol::Tcp && !spec.upstream.is_empty() && !spec.upstream.contains(':') {
+        return Err(ControlError::Invalid {
+            path: format!("{at}upstream"),
+            message: format!("`{}` has no port", spec.upstream),
+            hint: Some("write host:port, or a URL such as https://HOST".to_owned()),
         });
     }
     let mut toxics = spec.toxics.iter().enumerate();

@@ -1,4 +1,5 @@
 //! Reading requests strictly: every complaint says which field, and what was meant.
+use aconite_toxics::plain_words;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -79,7 +80,7 @@ fn merge(value: &mut Value, patch: &Value) {
 
 fn complaint<E: std::fmt::Display>(error: serde_path_to_error::Error<E>) -> Problem {
     let path = error.path().to_string();
-    let message = error.into_inner().to_string();
+    let message = plain_words(error.into_inner().to_string());
     let hint = nearest(&message);
     Problem { hint, ..Problem::invalid(if path == "." { "" } else { &path }, message) }
 }
@@ -91,7 +92,12 @@ pub(crate) fn nearest(message: &str) -> Option<String> {
     }
     let mut names = message.split('`').skip(1).step_by(2);
     let unknown = names.next()?.to_lowercase();
-    let nearest = names.min_by_key(|name| strsim::damerau_levenshtein(&unknown, name))?;
+    let distance = |name: &str| strsim::damerau_levenshtein(&unknown, name);
+    let nearest = names.min_by_key(|name| (!name.starts_with(&unknown), distance(name)))?;
+    // A name that shares less than half with it was hardly meant.
+    if !nearest.starts_with(&unknown) && distance(nearest) * 2 > unknown.chars().count() {
+        return None;
+    }
     Some(format!("did you mean `{nearest}`?"))
 }
 
@@ -115,6 +121,8 @@ mod tests {
         let problem = body::<ProxySpec>(br#"{"protocol":"htp"}"#).unwrap_err();
         assert_eq!(problem.path.as_deref(), Some("protocol"));
         assert_eq!(problem.hint.as_deref(), Some("did you mean `http`?"));
+        let problem = body::<ProxySpec>(br#"{"port":1}"#).unwrap_err();
+        assert_eq!(problem.hint, None, "nothing is like it");
         let problem = query::<ExchangeFilter>(Some("statu=500")).unwrap_err();
         assert_eq!(problem.hint.as_deref(), Some("did you mean `status`?"));
         let problem = query::<ExchangeFilter>(Some("status=bad")).unwrap_err();

@@ -182,8 +182,16 @@ impl From<PathEdit> for Spelt {
 
 /// A JSONPath (RFC 9535), such as `$.choices[*].message.content`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(transparent)]
+#[serde(try_from = "String")]
 pub struct Path(#[schemars(with = "String")] serde_json_path::JsonPath);
+
+impl TryFrom<String> for Path {
+    type Error = String;
+
+    fn try_from(path: String) -> Result<Self, String> {
+        Self::parse(&path)
+    }
+}
 
 impl Path {
     /// Reads a path.
@@ -191,7 +199,9 @@ impl Path {
     /// # Errors
     /// If it is no JSONPath; the message says where.
     pub fn parse(path: &str) -> Result<Self, String> {
-        serde_json_path::JsonPath::parse(path).map(Self).map_err(|error| error.to_string())
+        serde_json_path::JsonPath::parse(path)
+            .map(Self)
+            .map_err(|error| format!("`{path}` is no JSONPath: {error}"))
     }
 
     /// The values of a document that it selects, as `serde_json` holds them.

@@ -38,6 +38,8 @@ pub(super) struct Seen {
     pub(super) ending: Ending,
     /// Whether the protocol's own end came.
     pub(super) finished: bool,
+    /// The provider's own error inside of the stream.
+    pub(super) error: Option<String>,
     /// Events whose data should be JSON and is not.
     pub(super) broken_json: u64,
     pub(super) first_event: Duration,
@@ -133,6 +135,7 @@ where
         events: 0,
         ending: Ending::Complete,
         finished: false,
+        error: None,
         broken_json: 0,
         first_event: Duration::ZERO,
         body: String::new(),
@@ -182,8 +185,24 @@ impl Seen {
             let broken =
                 &*data != b"[DONE]" && serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_err();
             self.broken_json += u64::from(broken);
+            if let Ok(data) = serde_json::from_slice::<Value>(&data)
+                && let Some(error) = data.get("error")
+            {
+                self.error = Some(error.to_string());
+            }
         }
     }
+}
+
+/// A text in one line, not too long.
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut characters = line.chars();
+    let mut short: String = characters.by_ref().take(110).collect();
+    if characters.next().is_some() {
+        short.push('…');
+    }
+    short
 }
 
 fn is_reset(error: &hyper::Error) -> bool {
@@ -203,13 +222,14 @@ impl fmt::Display for Seen {
         let Self { status, events, ending, finished, .. } = self;
         write!(f, "{status}, ")?;
         if *events == 0 {
-            let text: String =
-                self.body.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(110).collect();
-            write!(f, "{text}")?;
+            f.write_str(&shortened(&self.body))?;
         } else {
             write!(f, "{events} events, the first after {} ms, ", self.first_event.as_millis())?;
             if self.broken_json > 0 {
                 write!(f, "{} of them not JSON, ", self.broken_json)?;
+            }
+            if let Some(error) = &self.error {
+                write!(f, "an error, {}, ", shortened(error))?;
             }
             f.write_str(match ending {
                 Ending::Complete if *finished => "and the regular end",

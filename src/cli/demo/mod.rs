@@ -1,11 +1,7 @@
 //! `aconite demo`: real streams through real sockets, healthy and broken, with no key and no network.
 mod client;
 
-use std::{
-    io::{IsTerminal, Write},
-    process::ExitCode,
-    time::Duration,
-};
+use std::{io::Write, process::ExitCode, time::Duration};
 
 use aconite_api::{client::Client as Admin, model::ProxySpec};
 use aconite_toxics::ToxicSpec;
@@ -38,7 +34,9 @@ pub(crate) async fn run(keep: bool) -> ExitCode {
         }
         Err(error) => Err(error),
     };
-    outcome.unwrap_or_else(|error| error.report(&mut std::io::stderr().lock(), false))
+    outcome.unwrap_or_else(|error| {
+        error.report(&mut std::io::stderr().lock(), super::coloured(&std::io::stderr()))
+    })
 }
 
 struct Stage {
@@ -70,7 +68,7 @@ async fn prepare() -> Result<Stage, Failure> {
     let anthropic =
         Way::https_proxy(address("env")?, "api.anthropic.com", instance.ca_pem()).map_err(failed)?;
     let admin = instance.client();
-    Ok(Stage { instance, admin, openai, anthropic, colour: std::io::stdout().is_terminal() })
+    Ok(Stage { instance, admin, openai, anthropic, colour: super::coloured(&std::io::stdout()) })
 }
 
 impl Stage {

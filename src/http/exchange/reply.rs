@@ -132,7 +132,7 @@ impl Running {
     /// Takes what is left of a short request, so that the connection can go on behind an answer that did not wait for
     /// it. Whether it is over.
     async fn rest_of_the_request(&mut self) -> bool {
-        let expects = self.head.headers.contains_key(header::EXPECT);
+        let expects = self.headers().contains_key(header::EXPECT);
         let mut source = match std::mem::replace(&mut self.body, RequestBody::None) {
             RequestBody::None | RequestBody::Read(_) => return true,
             // A stream of its own.
