@@ -8,7 +8,7 @@ use std::{
 
 use aconite_api::model;
 use aconite_toxics::{
-    ConnectFault, Direction, Instance, Moment, Report, Schedule, Scope, StageId, StreamFilter,
+    ConnectFault, Direction, Instance, Moment, Report, RequestFacts, Schedule, Scope, StageId, StreamFilter,
 };
 use bytes::Bytes;
 use tokio::{sync::watch, time::Instant};
@@ -79,8 +79,13 @@ impl ConnectionShared {
         acting.map(|toxic| toxic.spec.name.clone()).collect()
     }
 
-    /// The first toxic of these kinds that spoils the making of this connection.
-    pub(crate) fn connect_fault(&self, kinds: impl Fn(ConnectFault) -> bool) -> Option<ConnectFault> {
+    /// The first toxic of these kinds that spoils the making of this connection. `facts` are those of CONNECT, where
+    /// that is how it is made.
+    pub(crate) fn connect_fault(
+        &self,
+        kinds: impl Fn(ConnectFault) -> bool,
+        facts: Option<&RequestFacts<'_>>,
+    ) -> Option<ConnectFault> {
         let plan = Arc::clone(&self.proxy.plan.borrow());
         if !plan.strikes_messages {
             return None;
@@ -89,7 +94,7 @@ impl ConnectionShared {
         let mut faults = plan.toxics.iter().filter_map(|toxic| Some((toxic, toxic.connect?)));
         let (toxic, fault) = faults.find(|(toxic, fault)| {
             let passed = |toxic: &Armed, reason| self.passed(toxic, reason);
-            kinds(*fault) && decisions.lets_strike(&plan, toxic, passed)
+            kinds(*fault) && toxic.needs_no_more(facts) && decisions.lets_strike(&plan, toxic, facts, passed)
         })?;
         self.struck(&toxic.spec.name, &toxic.spec.kind);
         Some(fault)

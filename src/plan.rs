@@ -14,7 +14,7 @@ use std::{
 };
 
 use aconite_toxics::{
-    Budget, Catalogue, ConnectFault, Dice, Direction, Instance, Level, Matcher, RequestFacts, Scope,
+    Budget, Catalogue, ConnectFault, Dice, Direction, Instance, Level, Match, Matcher, RequestFacts, Scope,
     SpecError, StageId, Start, ToxicSpec,
 };
 use atomic_waker::AtomicWaker;
@@ -106,6 +106,13 @@ impl Armed {
     /// Whether the toxic acts on bodies of events or whole documents.
     pub(crate) fn acts_on(&self, level: Level) -> bool {
         self.level == level || (self.documents_too && level == Level::Document)
+    }
+
+    /// Whether its conditions can be decided by what a CONNECT says: by nothing that only a request inside it does.
+    pub(crate) fn needs_no_more(&self, connect: Option<&RequestFacts<'_>>) -> bool {
+        let Some(matching) = self.spec.matching.as_ref().filter(|_| connect.is_some()) else { return true };
+        let Match { path, operation, model, streaming, body, .. } = matching;
+        path.is_none() && operation.is_none() && model.is_none() && streaming.is_none() && body.is_empty()
     }
 
     pub(crate) fn start(&self, scope: &Scope, dice: Dice) -> Instance {
@@ -307,15 +314,16 @@ impl Decisions {
         Some(ticket)
     }
 
-    /// Whether a toxic that needs no request strikes. If that is decided now, and it does not, `passed` is told why.
+    /// Whether a toxic of a whole connection strikes. If that is decided now, and it does not, `passed` is told why.
     pub(crate) fn lets_strike(
         &mut self,
         plan: &Plan,
         toxic: &Arc<Armed>,
+        facts: Option<&RequestFacts<'_>>,
         passed: impl FnOnce(&Armed, &'static str),
     ) -> bool {
         let news = self.given(toxic.id.toxic).is_none();
-        let Some(ticket) = self.ticket(plan, toxic, None) else { return false };
+        let Some(ticket) = self.ticket(plan, toxic, facts) else { return false };
         if let Some(reason) = ticket.refused.filter(|_| news) {
             passed(toxic, reason);
         }
@@ -377,7 +385,10 @@ pub(crate) fn byte_stages(
 ) -> Vec<StageId> {
     let toxics =
         plan.toxics.iter().filter(|toxic| toxic.level == Level::Bytes && toxic.spec.stream == direction);
-    toxics.filter(|toxic| decisions.lets_strike(plan, toxic, &mut passed)).map(|toxic| toxic.id).collect()
+    toxics
+        .filter(|toxic| decisions.lets_strike(plan, toxic, None, &mut passed))
+        .map(|toxic| toxic.id)
+        .collect()
 }
 
 #[cfg(test)]

@@ -281,9 +281,8 @@ async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, doors: Doors
 async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) {
     #[cfg(not(target_os = "linux"))]
     link::prepare(&stream);
-    let spoiled = connection.connect_fault(|fault| {
-        matches!(fault, ConnectFault::ResetOnAccept(_) | ConnectFault::CloseOnAccept(_))
-    });
+    let on_accept = |fault| matches!(fault, ConnectFault::ResetOnAccept(_) | ConnectFault::CloseOnAccept(_));
+    let spoiled = connection.connect_fault(on_accept, None);
     match spoiled {
         Some(ConnectFault::ResetOnAccept(after)) => {
             tokio::time::sleep(after).await;
@@ -321,7 +320,7 @@ pub(crate) async fn reach(
 ) -> Option<TcpStream> {
     let upstreams = &connection.proxy.upstreams;
     let mut place = (host.to_owned(), port);
-    match connection.connect_fault(|_| true) {
+    match connection.connect_fault(|_| true, None) {
         None => {}
         Some(ConnectFault::StaleAddress(Some(address))) => {
             place = (address.ip.to_string(), address.port.unwrap_or(port));

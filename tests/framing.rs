@@ -109,27 +109,6 @@ async fn what_a_body_says_is_no_head() {
     assert_eq!((refused, proxied.journal().await.len()), (0, 10));
 }
 
-/// The answer came before the body: what is left of that is no head either.
-#[tokio::test]
-async fn a_body_that_nobody_waited_for_is_no_head() {
-    let origin = Origin::answering(OK).await;
-    let proxied = Proxied::http(&origin).await;
-    proxied.add(json!({"type": "fail", "attributes": {"status": 503}, "match": {"path": "/early"}})).await;
-    for head in ["Content-Length: 71", "Transfer-Encoding: chunked"] {
-        let mut client = proxied.connect().await;
-        let early = format!("POST /early HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n");
-        client.write_all(early.as_bytes()).await.unwrap();
-        let rest = format!(
-            "{LOOKALIKE}POST /next HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-        );
-        // Closed by then, perhaps: so it may be.
-        let _ = client.write_all(rest.as_bytes()).await;
-        let heard = hear(&mut client, Duration::from_millis(500)).await;
-        assert_eq!(heard.status(), 503, "{}", heard.text());
-        assert!(!heard.text().contains("bad_framing"), "{}", heard.text());
-    }
-}
-
 #[tokio::test]
 async fn heads_that_cannot_be_read_are_refused_in_the_proxys_own_name() {
     let origin = Origin::answering(OK).await;

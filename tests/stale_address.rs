@@ -120,6 +120,44 @@ async fn r_f12_tunnels_lead_to_a_stale_address() {
     assert_eq!(origin.connections(), 0);
 }
 
+/// What `match` says of the host holds for tunnels too; what only a request can say is left to the requests in them.
+#[tokio::test]
+async fn tunnels_are_struck_by_the_host_that_they_lead_to() {
+    let origin = Origin::answering(NEW).await;
+    let proxied = Proxied::with(json!({"protocol": "forward"})).await;
+    let port = origin.address.port();
+    let connect = |headers: &str| format!("CONNECT localhost:{port} HTTP/1.1\r\n{headers}\r\n");
+    let refuse = |matching: Value| json!({"name": "r", "type": "connect", "match": matching});
+    for (matching, headers, status) in [
+        (json!({"host": "localhost"}), "", 502),
+        (json!({"host": "other.test"}), "", 200),
+        (json!({"method": "POST"}), "", 200),
+        (json!({"host": "localhost", "path": "*"}), "", 200),
+        (json!({"host": "localhost", "streaming": false}), "", 200),
+        (json!({"scene": "s"}), "", 200),
+        (json!({"scene": "s"}), "x-aconite-scene: s\r\n", 502),
+    ] {
+        proxied.add(refuse(matching.clone())).await;
+        assert_eq!(proxied.raw(connect(headers)).await.status(), status, "{matching} {headers}");
+        proxied.remove("r").await;
+    }
+}
+
+#[tokio::test]
+async fn what_acts_before_a_request_has_none_to_match() {
+    let toxic = |mode: &str| {
+        let toxic = json!({"type": "connect", "match": {"model": "m"}, "attributes": {"mode": mode}});
+        serde_json::from_value(toxic).unwrap()
+    };
+    let tcp = Proxied::with(json!({"upstream": "127.0.0.1:1"})).await;
+    let forward = Proxied::with(json!({"protocol": "forward"})).await;
+    for (proxied, mode) in [(&tcp, "refuse"), (&forward, "close_on_accept"), (&forward, "tls_alert")] {
+        let error = proxied.aconite.client().add_toxic("p", &toxic(mode)).await.unwrap_err();
+        assert!(error.to_string().contains("before there is a request"), "{mode}: {error}");
+    }
+    forward.aconite.client().add_toxic("p", &toxic("refuse")).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_stale_address_must_be_an_address() {
     let proxied = Proxied::with(json!({"upstream": "127.0.0.1:1"})).await;

@@ -151,7 +151,7 @@ pub(crate) async fn handshake(
 ) -> Option<tls::server::TlsStream<Socket>> {
     let proxy = &connection.proxy;
     let host = hello.host().to_owned();
-    let spoiled = connection.connect_fault(ConnectFault::is_of_tls);
+    let spoiled = connection.connect_fault(ConnectFault::is_of_tls, None);
     let result = match spoiled {
         None => hello.finish(alpn, leaf).await,
         Some(ConnectFault::TlsBadCert) => {

@@ -1,7 +1,7 @@
 //! CONNECT: tunnels that are opened, and tunnels that are left closed.
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use aconite_toxics::ConnectFault;
+use aconite_toxics::{ConnectFault, RequestFacts};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -13,6 +13,7 @@ use super::{
     client::{FarEnd, Via},
     dial::{dial, is_own},
     forward::{ForwardRules, who_are_you},
+    headers,
     own_answer::{self, Trouble},
     server::{Sniffed, handshake, serve_http, serve_plain, sniff, socket},
     target::{Origin, Target},
@@ -167,10 +168,10 @@ async fn tunnel(
     rules: &ForwardRules,
     connect: Connect,
 ) {
-    let Connect { host, port, .. } = connect;
+    let Connect { host, port, headers, .. } = connect;
     connection.leads_to(&Origin::new(true, &host, port));
     let limit = connection.proxy.upstreams.connect_timeout;
-    let place = match connection.connect_fault(ConnectFault::is_of_upstream) {
+    let place = match connection.connect_fault(ConnectFault::is_of_upstream, Some(&facts(&host, &headers))) {
         None => (host.clone(), port),
         Some(ConnectFault::StaleAddress(Some(stale))) => (stale.ip.to_string(), stale.port.unwrap_or(port)),
         Some(fault) => {
@@ -202,6 +203,24 @@ async fn tunnel(
 }
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// What is known of a tunnel before it is made.
+fn facts<'a>(host: &'a str, headers: &'a HeaderMap) -> RequestFacts<'a> {
+    let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    RequestFacts {
+        method: "CONNECT",
+        host,
+        path: "",
+        headers,
+        dialect: aconite_dialects::recognise(host, "CONNECT", "/", |_| false).dialect,
+        operation: None,
+        model: None,
+        scene: text(&headers::SCENE),
+        test_id: text(&headers::TEST_ID),
+        streaming: None,
+        body: None,
+    }
+}
 
 /// What CONNECT asked for.
 struct Asked {

@@ -27,6 +27,14 @@ pub(super) fn check_place(armed: &Armed, proxy: &ProxySpec) -> Result<(), Contro
             hint: Some("`delay`, `slow_stream`, `cut` and others act on single exchanges".to_owned()),
         });
     }
+    let no_request = |fault: ConnectFault| protocol == Protocol::Tcp || !fault.is_of_upstream();
+    if armed.connect.is_some_and(no_request) && armed.spec.matching.is_some() {
+        return Err(ControlError::Invalid {
+            path: "match".to_owned(),
+            message: "this mode acts before there is a request to match".to_owned(),
+            hint: Some("`toxicity` and `budget` choose among connections".to_owned()),
+        });
+    }
     let terminates = protocol == Protocol::Forward || proxy.tls.is_some();
     if armed.connect.is_some_and(ConnectFault::is_of_tls) && !terminates {
         return Err(ControlError::Invalid {
