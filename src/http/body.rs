@@ -8,15 +8,18 @@ use std::{
 
 use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_dialects::Meter;
-use aconite_toxics::{Scope, Step};
+use aconite_toxics::Step;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use tokio::{sync::oneshot, time::Sleep};
+use tokio::time::Sleep;
 
-use super::source::Broken;
-pub(crate) use super::source::{Source, Tee};
-use super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing};
+pub(crate) use super::{
+    again::Again,
+    gate::Gate,
+    source::{Source, Tee},
+};
+use super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing, source::Broken};
 use crate::link::Lane;
 
 /// A body that leaves the proxy, in either direction.
@@ -43,29 +46,6 @@ impl Body {
                 }
                 _ => None,
             },
-        }
-    }
-}
-
-/// A request's body that can be sent once more.
-pub(crate) enum Again {
-    Full(Bytes),
-    Tee(Tee, Arc<Ongoing>, Scope),
-}
-
-impl Again {
-    /// The body from its beginning; `None` if that has not been kept.
-    pub(crate) fn body(self) -> Option<Body> {
-        match self {
-            Self::Full(bytes) => Some(Body::Full(bytes)),
-            Self::Tee(tee, ongoing, scope) => {
-                if !tee.is_whole() {
-                    return None;
-                }
-                ongoing.capture_request_anew();
-                let governor = BodyGovernor::new(ongoing, scope, Vec::new(), false);
-                Some(Body::Flow(Box::new(Flow::request(Source::Tee(tee), governor, None))))
-            }
         }
     }
 }
@@ -98,24 +78,6 @@ enum Role {
     Request { gate: Option<Gate> },
     /// To the client.
     Response,
-}
-
-/// Holds a request's body back until the upstream asks for it (`Expect: 100-continue`).
-pub(crate) struct Gate {
-    pub(crate) asked: oneshot::Receiver<()>,
-    pub(crate) patience: Pin<Box<Sleep>>,
-}
-
-impl Gate {
-    /// How long an upstream may be silent before the body is sent all the same (RFC 9110, section 10.1.1).
-    pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if Pin::new(&mut self.asked).poll(cx).is_ready() {
-            return Poll::Ready(());
-        }
-        self.patience.as_mut().poll(cx)
-    }
 }
 
 enum State {

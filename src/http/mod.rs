@@ -1,4 +1,5 @@
 //! HTTP: reverse and forward proxying, one exchange at a time.
+mod again;
 mod body;
 mod capture;
 mod client;
@@ -8,6 +9,7 @@ mod exchange;
 mod facts;
 mod forward;
 pub(crate) mod fuzzing;
+mod gate;
 mod governor;
 mod headers;
 mod ongoing;
