@@ -36,6 +36,8 @@ pub(crate) struct Http1 {
     pub(crate) steady: Steady,
     /// Whether it has carried a request before.
     pub(crate) reused: bool,
+    /// The worker that made it, whose thread hears of its socket first.
+    pub(crate) worker: Option<usize>,
     /// Bytes read from it so far.
     pub(crate) read: Arc<AtomicU64>,
 }
@@ -78,8 +80,6 @@ struct Kept {
 
 struct Unused {
     since: Instant,
-    /// The worker whose thread hears of its socket first.
-    worker: Option<usize>,
     connection: Box<Http1>,
 }
 
@@ -145,8 +145,9 @@ impl HostPool {
     fn last_used(&self) -> Option<Box<Http1>> {
         let mut kept = self.kept();
         let here = workers::here();
-        let may = |unused: &Unused| unused.worker == here || unused.since.elapsed() > LENT_AFTER;
-        let at = kept.http1.iter().rposition(may)?;
+        let own = kept.http1.iter().rposition(|unused| unused.connection.worker == here);
+        let lent = || kept.http1.iter().rposition(|unused| unused.since.elapsed() > LENT_AFTER);
+        let at = own.or_else(lent)?;
         Some(kept.http1.remove(at).connection)
     }
 
@@ -176,7 +177,7 @@ impl HostPool {
 
     /// Keeps a connection that has not carried a request yet.
     pub(crate) fn keep_fresh(&self, connection: Box<Http1>) {
-        let unused = Unused { since: Instant::now(), worker: workers::here(), connection };
+        let unused = Unused { since: Instant::now(), connection };
         let mut kept = self.kept();
         if kept.http1.len() < KEEP_MANY {
             kept.http1.push(unused);

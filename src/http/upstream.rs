@@ -27,6 +27,7 @@ use super::{
 use crate::{
     steady::Steady,
     tls::{self, connect::ConnectError},
+    workers,
 };
 
 /// How upstreams are reached by one proxy.
@@ -226,7 +227,14 @@ impl Upstreams {
             .await
             .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
         let driver = Box::pin(connection.with_upgrades());
-        Ok(Connection::Http1(Box::new(Http1 { sender, driver, steady: Steady::new(), reused: false, read })))
+        Ok(Connection::Http1(Box::new(Http1 {
+            sender,
+            driver,
+            steady: Steady::new(),
+            reused: false,
+            worker: workers::here(),
+            read,
+        })))
     }
 
     async fn handshake_http2(
