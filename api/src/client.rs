@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
 use crate::{
     Problem,
@@ -21,6 +21,7 @@ use crate::{
     v1::{Connections, ProxyList, ToxicList},
 };
 
+mod dial;
 mod error;
 mod feed;
 mod root;
@@ -382,7 +383,7 @@ impl Client {
         body: Option<Bytes>,
     ) -> Result<http::Response<Incoming>> {
         let slow = |_| ClientError::Timeout(self.authority.clone());
-        let stream = timeout(CONNECT_TIME, TcpStream::connect(&self.authority))
+        let stream = timeout(CONNECT_TIME, dial::dial(&self.authority))
             .await
             .map_err(slow)?
             .map_err(|source| ClientError::Connect { authority: self.authority.clone(), source })?;

@@ -2,8 +2,8 @@
 use std::{
     error::Error,
     fmt,
-    io::Write as _,
     net::SocketAddr,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -13,13 +13,13 @@ use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
     net::TcpStream,
 };
-
-use crate::tls::connect::{Connector, UpstreamTls};
+use tokio_rustls::TlsConnector;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -28,7 +28,7 @@ pub(super) enum Way {
     /// By a reverse proxy's address.
     BaseUrl(SocketAddr),
     /// By a forward proxy, through TLS that it opens.
-    HttpsProxy { proxy: SocketAddr, host: &'static str, connector: Connector },
+    HttpsProxy { proxy: SocketAddr, host: &'static str, connector: TlsConnector },
 }
 
 /// What the client saw of one request.
@@ -66,10 +66,14 @@ impl Way {
 
     /// Through `proxy` to `host`, trusting the local CA and nobody else's word for it.
     pub(super) fn https_proxy(proxy: SocketAddr, host: &'static str, ca_pem: &str) -> Result<Self, BoxError> {
-        let mut file = tempfile::NamedTempFile::new()?;
-        file.write_all(ca_pem.as_bytes())?;
-        let settings = UpstreamTls { ca: Some(file.path().to_owned()), ..UpstreamTls::default() };
-        Ok(Self::HttpsProxy { proxy, host, connector: Connector::new(&settings)? })
+        let mut trusted = rustls::RootCertStore::empty();
+        trusted.add(CertificateDer::from_pem_slice(ca_pem.as_bytes())?)?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(trusted)
+            .with_no_client_auth();
+        Ok(Self::HttpsProxy { proxy, host, connector: Arc::new(config).into() })
     }
 
     /// Sends a request and reads the answer to whatever end it has.
@@ -95,8 +99,8 @@ impl Way {
                 if !answer.starts_with(b"HTTP/1.1 200") {
                     return Err(format!("CONNECT: {}", String::from_utf8_lossy(&answer).trim()).into());
                 }
-                exchange(connector.connect(stream, host, &[b"http/1.1"]).await?, host, path, headers, body)
-                    .await
+                let stream = connector.connect((*host).try_into()?, stream).await?;
+                exchange(stream, host, path, headers, body).await
             }
         }
     }
