@@ -196,7 +196,7 @@ fn tls_02_env_gives_node_the_ca_alone_and_others_the_bundle() {
 fn the_demo_runs_where_nothing_can_be_written() {
     let home = TempDir::new().unwrap();
     let nowhere = home.path().join("nowhere");
-    let mut demo = crate::cli_support::aconite(home.path());
+    let mut demo = aconite(home.path());
     demo.arg("demo").env("TMPDIR", &nowhere).env("HOME", &nowhere);
     assert!(printed(&demo.output().unwrap()).contains("11 of 11 as expected"));
     assert!(!nowhere.exists());
