@@ -1,9 +1,15 @@
 //! Connections that are kept, shared by requests in a row, or over.
-use std::{sync::Arc, time::Duration};
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use aconite::Aconite;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
     sync::{Barrier, mpsc},
     task::JoinSet,
     time::timeout,
@@ -302,4 +308,42 @@ async fn http_31_unusual_connects_open_a_tunnel_that_stays() {
             );
         }
     }
+}
+
+/// Events on a connection wake the thread that made it: another that uses it is woken through that one.
+#[tokio::test]
+async fn each_thread_uses_the_connections_that_it_made() {
+    let origin = Origin::running(|mut caller| async move {
+        while caller.request().await.is_some() {
+            let number = caller.number.to_string();
+            caller.say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{number}", number.len())).await;
+        }
+    })
+    .await;
+    let spec = json!({"name": "p", "listen": "127.0.0.1:0", "upstream": origin.url()});
+    let builder = Aconite::builder().workers(NonZeroUsize::new(2).unwrap());
+    let aconite = builder.proxy(serde_json::from_value(spec).unwrap()).start().await.unwrap();
+    let address = aconite.proxy_address("p").unwrap();
+    // The third goes to the other thread.
+    let connect = async || TcpStream::connect(address).await.unwrap();
+    let [first, _second, third] = [connect().await, connect().await, connect().await];
+    let mut clients = [first, third];
+    let mut answers = Vec::new();
+    for round in 0..3 {
+        let started = Instant::now();
+        for client in &mut clients {
+            client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let answer = hear_until(client, "\r\n\r\n").await;
+            let mut number = [0; 1];
+            client.read_exact(&mut number).await.unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+            answers.push(number[0] - b'0');
+        }
+        if round == 0 && started.elapsed() > Duration::from_millis(900) {
+            // Too slow a machine: what lay for a second may be lent.
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+    }
+    assert_eq!(answers, [0, 1, 0, 1, 0, 1]);
 }
