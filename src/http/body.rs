@@ -304,8 +304,11 @@ impl Flow {
 
     /// Hears what toxics say of the end of a body that is whole: nobody would ask for it later.
     fn wind_up(&mut self, cx: &mut Context<'_>) {
-        let ended = self.source.as_ref().is_none_or(Source::is_end_stream) && self.lane.is_empty();
-        if !(matches!(self.role, Role::Response) && self.is_whole() && ended) {
+        // A stream has no length: for its events this is all.
+        if !(matches!(self.role, Role::Response) && self.is_whole()) {
+            return;
+        }
+        if !(self.source.as_ref().is_none_or(Source::is_end_stream) && self.lane.is_empty()) {
             return;
         }
         if self.source.take().is_some() {

@@ -4,8 +4,9 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use super::{Armed, Plan, Uses};
 use aconite_toxics::{Budget, Dice, Direction, Level, RequestFacts, StageId};
+
+use super::{Armed, Plan, Uses};
 
 /// The right of a toxic to strike one connection or exchange, for as long as it is held.
 pub(crate) struct Ticket {
