@@ -224,7 +224,7 @@ impl Running {
                     self.ongoing.finish(ExchangeEnd { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
                     return Err(BodyError::Reset(reason.into()));
                 }
-                let trouble = Trouble::new(error.status(), error.code(), with_causes(&error));
+                let trouble = Trouble::new(error.status(), error.code(), error.to_string());
                 return Ok(self.trouble(plan, &trouble));
             }
         };
@@ -312,21 +312,6 @@ impl Running {
         }
         Course::Forward
     }
-}
-
-/// An error and what it comes from, in one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let reason = error.to_string();
-        // Some errors say what their cause says.
-        if !text.contains(&reason) {
-            text.push_str(&format!(": {reason}"));
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// Does the waiting that a filter asks for.
