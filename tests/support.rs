@@ -134,11 +134,33 @@ impl Caller {
             self.received.lock().unwrap().extend_from_slice(&body);
             request.extend(body);
         } else if head.contains("transfer-encoding: chunked") {
-            while !request.ends_with(b"0\r\n\r\n") {
+            self.chunks(&mut request).await?;
+        }
+        Some(request)
+    }
+
+    /// By their sizes, since their content may look like an end; the trailers too (RFC 9112, 7.1).
+    async fn chunks(&mut self, request: &mut Vec<u8>) -> Option<()> {
+        loop {
+            let size = self.line(request).await?;
+            let size = size.trim_end().split(';').next().unwrap_or_default();
+            let size = usize::from_str_radix(size, 16).unwrap_or_else(|error| panic!("{size:?}: {error}"));
+            if size == 0 {
+                while !self.line(request).await?.trim_end().is_empty() {}
+                return Some(());
+            }
+            for _ in 0..size + 2 {
                 request.push(self.byte().await?);
             }
         }
-        Some(request)
+    }
+
+    async fn line(&mut self, request: &mut Vec<u8>) -> Option<String> {
+        let start = request.len();
+        while !request[start..].ends_with(b"\n") {
+            request.push(self.byte().await?);
+        }
+        Some(String::from_utf8_lossy(&request[start..]).into_owned())
     }
 
     pub(crate) async fn byte(&mut self) -> Option<u8> {
