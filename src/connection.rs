@@ -1,7 +1,7 @@
 //! One client connection: its number, its dice, the toxics on its bytes.
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -32,6 +32,7 @@ pub(crate) struct ConnectionShared {
     /// Breaks the connection.
     pub(crate) break_off: CancellationToken,
     upstream: Mutex<Option<String>>,
+    upstream_address: OnceLock<SocketAddr>,
     decisions: Mutex<Decisions>,
 }
 
@@ -48,6 +49,7 @@ impl ConnectionShared {
             stop,
             break_off: CancellationToken::new(),
             upstream: Mutex::default(),
+            upstream_address: OnceLock::new(),
             decisions: Mutex::new(Decisions::new(number)),
         }
     }
@@ -65,6 +67,11 @@ impl ConnectionShared {
     /// Where the connection leads has become known.
     pub(crate) fn leads_to(&self, upstream: &impl ToString) {
         *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) = Some(upstream.to_string());
+    }
+
+    /// Of the upstream's addresses this one answered.
+    pub(crate) fn reached(&self, address: SocketAddr) {
+        self.upstream_address.get_or_init(|| address);
     }
 
     /// The names of the byte toxics that act on it and may be told of.
@@ -134,6 +141,7 @@ impl ConnectionShared {
             proxy: self.proxy.name.to_string(),
             peer: self.peer.to_string(),
             upstream: self.upstream.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            upstream_address: self.upstream_address.get().map(ToString::to_string),
             bytes_in: self.counters.upstream.received(),
             bytes_out: self.counters.downstream.sent(),
             age_ms: u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX),

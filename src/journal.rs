@@ -2,6 +2,7 @@
 use std::{
     collections::VecDeque,
     fmt,
+    net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
@@ -67,6 +68,7 @@ pub(crate) struct Course {
     pub(crate) toxics: Vec<Strike>,
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) ending: Option<ExchangeEnd>,
+    pub(crate) error: Option<&'static str>,
     pub(crate) bodies: Option<Box<Captured>>,
 }
 
@@ -74,16 +76,34 @@ pub(crate) struct Course {
 pub(crate) struct Attempt {
     /// What was tried.
     pub(crate) target: Arc<dyn fmt::Display + Send + Sync>,
+    /// The address that was reached.
+    pub(crate) address: Option<SocketAddr>,
     pub(crate) outcome: &'static str,
     pub(crate) status: Option<u16>,
     pub(crate) ms: f64,
 }
 
 /// What is kept of an exchange's bodies.
-#[derive(Default)]
 pub(crate) struct Captured {
     pub(crate) request: Option<String>,
     pub(crate) response: Option<String>,
+    /// What is never shown.
+    secrets: Vec<String>,
+}
+
+impl Captured {
+    /// Nothing yet; the request's own secrets are known.
+    pub(crate) fn hiding(secrets: Vec<String>) -> Self {
+        Self { request: None, response: None, secrets }
+    }
+
+    fn shown(&self, text: Option<&String>) -> Option<String> {
+        let mut text = text?.clone();
+        for secret in &self.secrets {
+            text = text.replace(secret.as_str(), "REDACTED");
+        }
+        Some(text)
+    }
 }
 
 impl Record {
@@ -99,6 +119,7 @@ impl Record {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         let attempts = course.attempts.iter().map(|attempt| model::Attempt {
             provider: attempt.target.to_string(),
+            address: attempt.address.as_ref().map(ToString::to_string),
             outcome: attempt.outcome.to_owned(),
             status: attempt.status,
             ms: attempt.ms,
@@ -127,8 +148,9 @@ impl Record {
             toxics: course.toxics.clone(),
             attempts: attempts.collect(),
             ending: course.ending,
-            request_body: course.bodies.as_ref().and_then(|bodies| bodies.request.clone()),
-            response_body: course.bodies.as_ref().and_then(|bodies| bodies.response.clone()),
+            error: course.error.map(str::to_owned),
+            request_body: course.bodies.as_ref().and_then(|bodies| bodies.shown(bodies.request.as_ref())),
+            response_body: course.bodies.as_ref().and_then(|bodies| bodies.shown(bodies.response.as_ref())),
         }
     }
 }

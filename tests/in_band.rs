@@ -42,6 +42,9 @@ async fn a_request_brings_toxics_of_every_level() {
     let (heard, _) = timed("cut; at={\"events\": 2}; how=clean").await;
     assert_struck(&heard, "cut_downstream");
     assert!(heard.text().contains("data: 2") && !heard.text().contains("data: 3"), "{}", heard.text());
+    // As on the command line, dots lead into objects.
+    let (heard, _) = timed("cut; at.events=2; how=clean").await;
+    assert!(heard.text().contains("data: 2") && !heard.text().contains("data: 3"), "{}", heard.text());
     let (heard, took) = timed("slow_stream; between=150ms").await;
     assert_struck(&heard, "slow_stream_downstream");
     assert!(
@@ -61,7 +64,7 @@ async fn a_request_brings_toxics_of_every_level() {
     assert!(!origin.received().contains("x-aconite"), "{}", origin.received());
     let journal = proxied.journal().await;
     let struck = journal.iter().filter(|each| each.toxics.iter().any(|toxic| toxic.struck)).count();
-    assert_eq!((struck, journal.len()), (7, 8));
+    assert_eq!((struck, journal.len()), (8, 9));
 }
 
 #[tokio::test]

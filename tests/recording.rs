@@ -1,5 +1,8 @@
-//! What is told of toxics that do not strike, of bodies and of failures.
-use aconite::toxics::ToxicSpec;
+//! What is told of toxics that do not strike, of bodies, refusals and failures.
+use aconite::{
+    model::{ExchangeEnd, ExchangeFilter, How, Side},
+    toxics::ToxicSpec,
+};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
@@ -97,6 +100,77 @@ async fn a_failure_is_told_with_its_cause() {
         cause.to_lowercase().contains("corrupt message") || cause.contains("InvalidMessage"),
         "{message}"
     );
+}
+
+#[tokio::test]
+async fn what_is_refused_is_in_the_journal_with_the_reason() {
+    let origin = Origin::answering_once(OK).await;
+    let proxied = Proxied::with(json!({"upstream": origin.url(), "in_band": true})).await;
+    for (request, error) in [
+        (
+            "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "bad_framing",
+        ),
+        (
+            "GET /b?key=k HTTP/1.1\r\nHost: x\r\nx-aconite-toxic: nonsense\r\nConnection: close\r\n\r\n",
+            "bad_toxic",
+        ),
+    ] {
+        assert_eq!(proxied.raw(request).await.header("x-aconite-error"), [error]);
+    }
+    let forward = Proxied::with(json!({"protocol": "forward"})).await;
+    forward.raw("GET /c HTTP/1.1\r\nHost: h.test:80\r\nConnection: close\r\n\r\n").await;
+    let mut journal = proxied.journal().await;
+    journal.extend(forward.journal().await);
+    let told: Vec<_> = journal
+        .iter()
+        .map(|each| (&*each.path, &*each.host, each.status, each.error.as_deref().unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("/a", "x", Some(400), "bad_framing"),
+            ("/b?key=REDACTED", "127.0.0.1", Some(400), "bad_toxic"),
+            ("/c", "h.test", Some(400), "not_a_proxy_request"),
+        ]
+    );
+    let ending = ExchangeEnd { side: Side::Proxy, how: How::Error };
+    assert!(journal.iter().all(|each| each.ending == Some(ending)), "{journal:?}");
+    assert!(origin.received().is_empty(), "{}", origin.received());
+}
+
+/// Whoever looks while an exchange is under way sees no more than afterwards.
+#[tokio::test]
+async fn captured_bodies_never_show_the_requests_own_secrets() {
+    let origin = Origin::running(|mut caller| async move {
+        caller.request().await;
+        caller.say("HTTP/1.1 200 OK\r\ncontent-length: 60\r\n\r\nyour key sk-secret-1 is good").await;
+        std::future::pending::<()>().await;
+    })
+    .await;
+    let proxied = Proxied::with(json!({"upstream": origin.url(), "capture": true})).await;
+    let body = r#"{"echo":"sk-secret-1 cookie-secret query-secret-3"}"#;
+    let request = format!(
+        "POST /x?key=query-secret-3 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer sk-secret-1\r\nCookie: a=b; s=cookie-secret\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut client = proxied.connect().await;
+    client.write_all(request.as_bytes()).await.unwrap();
+    hear_until(&mut client, "is good").await;
+    let shown = async || {
+        let all = proxied.aconite.client().exchanges(&ExchangeFilter::default()).await.unwrap().exchanges;
+        serde_json::to_string(&all).unwrap()
+    };
+    let under_way = shown().await;
+    drop(client);
+    proxied.journal().await;
+    for text in [under_way, shown().await] {
+        assert!(!text.contains("secret"), "{text}");
+        assert!(
+            text.contains("REDACTED REDACTED REDACTED") && text.contains("your key REDACTED is good"),
+            "{text}"
+        );
+    }
 }
 
 #[tokio::test]

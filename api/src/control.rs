@@ -169,14 +169,24 @@ pub enum ControlError {
         hint: Option<String>,
     },
     /// The address cannot be listened on. The text is Toxiproxy's (`listen tcp 127.0.0.1:1: bind: …`).
-    #[error("{0}")]
-    Listen(String),
+    #[error("{reason}")]
+    Listen {
+        /// The field, from the body's root down.
+        path: String,
+        /// What the system says.
+        reason: String,
+    },
     /// Not allowed here.
     #[error("{0}")]
     Forbidden(String),
 }
 
 impl ControlError {
+    /// The address in `listen` cannot be listened on.
+    pub fn listen(reason: impl Into<String>) -> Self {
+        Self::Listen { path: "listen".to_owned(), reason: reason.into() }
+    }
+
     /// Something in the request does not hold.
     pub fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { path: path.into(), message: message.into(), hint: None }

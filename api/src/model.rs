@@ -205,6 +205,9 @@ pub struct Connection {
     pub peer: String,
     /// Where it leads, if that is known.
     pub upstream: Option<String>,
+    /// Which of the upstream's addresses answered, where the connection leads to one as it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_address: Option<String>,
     /// Bytes from the client.
     pub bytes_in: u64,
     /// Bytes to the client.
@@ -264,6 +267,9 @@ pub struct Exchange {
     pub attempts: Vec<Attempt>,
     /// How it ended. Absent while it goes on.
     pub ending: Option<ExchangeEnd>,
+    /// Why the proxy answered by itself, as `x-aconite-error` says it: `upstream_connect`, `misdirected`, `bad_framing`, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// The request's body, if captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_body: Option<String>,
@@ -296,6 +302,9 @@ pub struct Strike {
 pub struct Attempt {
     /// The address or name tried.
     pub provider: String,
+    /// Which of its addresses answered, if it was reached by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// What came of it: `ok`, `connect_failed`, `stale_connection`, `broken`, …
     pub outcome: String,
     /// The status, if there was an answer.

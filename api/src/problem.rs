@@ -71,8 +71,8 @@ impl From<ControlError> for Problem {
                 let hint = hint.or_else(|| nearest(&message));
                 Self { hint, ..Self::invalid(path, message) }
             }
-            ControlError::Listen(_) => {
-                Self { path: Some("listen".to_owned()), ..Self::new(StatusCode::CONFLICT, "listen", message) }
+            ControlError::Listen { path, reason } => {
+                Self { path: Some(path), ..Self::new(StatusCode::CONFLICT, "listen", reason) }
                     .hint("choose another address; port 0 picks a free port")
             }
             ControlError::Forbidden(_) => Self::new(StatusCode::FORBIDDEN, "forbidden", message),

@@ -158,7 +158,7 @@ impl State {
             };
             if self.listens(&spec.listen, &spec.name) {
                 let text = format!("listen tcp {}: bind: address already in use", spec.listen);
-                return Err(ControlError::Listen(text));
+                return Err(ControlError::listen(text));
             }
         }
         Ok(spec)
@@ -185,13 +185,13 @@ impl State {
 fn resolve(listen: &str) -> Result<String, ControlError> {
     let listen = if listen.is_empty() { ":0" } else { listen };
     let Some((host, port)) = listen.rsplit_once(':') else {
-        return Err(ControlError::Listen(format!("listen tcp: address {listen}: missing port in address")));
+        return Err(ControlError::listen(format!("listen tcp: address {listen}: missing port in address")));
     };
     let host = match host {
         "" | "0.0.0.0" | "[::]" => "[::]",
         "localhost" => "127.0.0.1",
         host if host.starts_with("127.") => host,
-        host => return Err(ControlError::Listen(format!("listen tcp: lookup {host}: no such host"))),
+        host => return Err(ControlError::listen(format!("listen tcp: lookup {host}: no such host"))),
     };
     Ok(format!("{host}:{port}"))
 }

@@ -1,9 +1,9 @@
 //! `aconite apply`.
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
-use aconite_api::model::Apply;
+use aconite_api::{client::ClientError, model::Apply};
 
-use super::{Outcome, Remote, check};
+use super::{Failure, Outcome, Remote, check, failure::FAILED};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -27,8 +27,14 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
     let file = check::checked(&args.file).await?;
     let Args { prune, dry_run, .. } = args;
-    let apply = Apply { proxies: file.config.proxies, prune, dry_run };
-    let changes = args.remote.client(outer)?.apply(&apply).await?;
+    let apply = Apply { proxies: file.config.proxies.clone(), prune, dry_run };
+    let changes = args.remote.client(outer)?.apply(&apply).await.map_err(|error| match error {
+        // Such as an address that is taken over there.
+        ClientError::Refused(problem) if problem.path.is_some() => {
+            Failure::from(file.complaint(problem)).exit(FAILED)
+        }
+        other => other.into(),
+    })?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::json!({"changes": changes}))?;

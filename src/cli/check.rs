@@ -5,11 +5,14 @@ use std::{
     process::ExitCode,
 };
 
-use aconite_api::{Control, model::Apply};
+use aconite_api::{
+    Control,
+    model::{Apply, Protocol, ProxySpec},
+};
 use aconite_toxics::Catalogue;
 
 use super::{Failure, Outcome};
-use crate::{config::ConfigFile, instance::dry_supervisor};
+use crate::{config::ConfigFile, http::Target, instance::dry_supervisor};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -22,8 +25,30 @@ pub(super) async fn run(Args { file }: Args) -> Outcome {
     let checked = checked(&file).await?;
     let count = checked.config.proxies.len();
     let proxies = if count == 1 { "proxy" } else { "proxies" };
-    writeln!(std::io::stdout(), "{}: all right, {count} {proxies}", file.display())?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}: all right, {count} {proxies}", file.display())?;
+    for proxy in &checked.config.proxies {
+        writeln!(out, "  {}", leads(proxy))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a proxy's traffic goes.
+fn leads(proxy: &ProxySpec) -> String {
+    let ProxySpec { name, listen, upstream, .. } = proxy;
+    let place = format!("{name} ({:?}, {listen})", proxy.protocol()).to_lowercase();
+    match proxy.protocol() {
+        Protocol::Tcp => format!("{place}: to {upstream}"),
+        Protocol::Http => match Target::parse(upstream) {
+            Ok(target) => format!("{place}: {}", target.example()),
+            Err(reason) => format!("{place}: {reason}"),
+        },
+        Protocol::Forward => {
+            let hosts: Vec<_> = proxy.map.iter().map(|(host, to)| format!("{host} to {to}")).collect();
+            let hosts = if hosts.is_empty() { String::new() } else { format!("; {}", hosts.join(", ")) };
+            format!("{place}: to where its clients ask{hosts}")
+        }
+    }
 }
 
 /// A configuration file in which everything holds that can be told without listening.

@@ -17,6 +17,9 @@ pub(super) struct Args {
     /// For this shell [default: by SHELL]
     #[arg(long)]
     shell: Option<Shell>,
+    /// Print JSON, an object of names and values
+    #[arg(long, conflicts_with = "shell")]
+    json: bool,
     /// The forward proxy, if there are several
     #[arg(long, value_name = "NAME")]
     proxy: Option<String>,
@@ -56,6 +59,11 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
         tracing::warn!("NO_PROXY: clients read `{entry}` in different ways; it is left out");
     }
     let mut out = std::io::stdout().lock();
+    if args.json {
+        let variables = settings.variables.into_iter().map(|(name, value)| (name.to_owned(), value.into()));
+        writeln!(out, "{}", serde_json::Value::Object(variables.collect()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     for (name, value) in &settings.variables {
         writeln!(out, "{}", assignment(shell, name, value))?;
     }

@@ -23,7 +23,7 @@ pub(super) struct Failure {
 }
 
 /// Something did not work.
-const FAILED: u8 = 1;
+pub(super) const FAILED: u8 = 1;
 /// The user asked for what makes no sense.
 const WRONG: u8 = 2;
 
@@ -149,7 +149,7 @@ impl From<Problem> for Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         if let StartError::Proxy(error) = error {
-            let code = if matches!(error, ControlError::Listen(_)) { FAILED } else { WRONG };
+            let code = if matches!(error, ControlError::Listen { .. }) { FAILED } else { WRONG };
             return Self::from(Problem::from(error)).exit(code);
         }
         let hint = match &error {

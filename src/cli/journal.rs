@@ -7,7 +7,7 @@ use std::{
 
 use aconite_api::{
     Client,
-    model::{Exchange, ExchangeEnd, ExchangeFilter, How},
+    model::{Exchange, ExchangeEnd, ExchangeFilter},
 };
 use serde_json::{Value, json};
 
@@ -124,10 +124,7 @@ fn line(exchange: &Exchange) -> String {
         || "under way".to_owned(),
         |ExchangeEnd { side, how }| {
             let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
-            // The proxy's own failures are of many kinds.
-            let failed =
-                exchange.attempts.last().filter(|attempt| how == How::Error && attempt.outcome != "ok");
-            let why = failed.map_or_else(String::new, |attempt| format!(" ({})", attempt.outcome));
+            let why = exchange.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
             format!("{} by {}{why}", word(json!(how)), word(json!(side)))
         },
     );
@@ -148,7 +145,7 @@ fn line(exchange: &Exchange) -> String {
 
 #[cfg(test)]
 mod tests {
-    use aconite_api::model::{Attempt, Side, Strike};
+    use aconite_api::model::{How, Side, Strike};
 
     use super::*;
 
@@ -182,12 +179,7 @@ mod tests {
         );
         exchange.ending = Some(ExchangeEnd { side: Side::Proxy, how: How::Error });
         exchange.toxics.clear();
-        exchange.attempts = vec![Attempt {
-            provider: "h:1".to_owned(),
-            outcome: "upstream_dns".to_owned(),
-            status: None,
-            ms: 1.0,
-        }];
+        exchange.error = Some("upstream_dns".to_owned());
         assert!(line(&exchange).ends_with("\terror by proxy (upstream_dns)"), "{}", line(&exchange));
     }
 }

@@ -34,6 +34,9 @@ pub(super) struct Inspect {
 pub(super) struct Delete {
     #[command(flatten)]
     remote: Remote,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     /// The proxy
     name: String,
 }
@@ -165,7 +168,7 @@ fn plain(value: &Value) -> String {
 /// Deletes a proxy.
 pub(super) async fn delete(args: Delete, outer: &Remote) -> Outcome {
     args.remote.client(outer)?.delete_proxy(&args.name).await?;
-    say(None, format_args!("Deleted proxy {}", args.name))
+    say(args.json.then(|| json!({"deleted": args.name})), format_args!("Deleted proxy {}", args.name))
 }
 
 /// Enables a disabled proxy, disables an enabled one.

@@ -90,6 +90,9 @@ struct Change {
 struct Remove {
     #[command(flatten)]
     remote: Remote,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     /// The toxic, if it does not stand after the proxy
     #[arg(short = 'n', long = "toxicName", visible_alias = "name", value_name = "NAME")]
     name: Option<String>,
@@ -105,10 +108,11 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
     match args.wish {
         Wish::Add(args) => add(args, outer).await,
         Wish::Update(args) => update(args, outer).await,
-        Wish::Remove(Remove { remote, name, proxy, toxic }) => {
+        Wish::Remove(Remove { remote, json, name, proxy, toxic }) => {
             let name = name.or(toxic).unwrap_or_default();
             remote.client(outer)?.remove_toxic(&proxy, &name).await?;
-            say(None, format_args!("Removed toxic '{name}' on proxy '{proxy}'"))
+            let removed = json.then(|| json!({"removed": name, "proxy": proxy}));
+            say(removed, format_args!("Removed toxic '{name}' on proxy '{proxy}'"))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use aconite_api::Problem;
 use aconite_toxics::{Level, ToxicSpec};
 use http::{HeaderMap, StatusCode, header, request};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     exchange::Destination,
@@ -18,6 +18,7 @@ use crate::{
     link::SocketControl,
     plan::{Armed, Plan},
     proxy::ProxyContext,
+    tls::host::Readable,
 };
 
 /// The client's side of exchanges.
@@ -117,11 +118,11 @@ impl Client {
         };
         let text = value.to_str().map_err(|_| bad("it is not plain text".to_owned()))?;
         let mut parts = text.split(';').map(str::trim);
-        let mut spec = ToxicSpec::new(parts.next().unwrap_or_default(), serde_json::Map::new());
+        let mut spec = ToxicSpec::new(parts.next().unwrap_or_default(), Map::new());
         for part in parts.filter(|part| !part.is_empty()) {
             let (name, value) =
                 part.split_once('=').ok_or_else(|| bad(format!("`{part}` is no name=value")))?;
-            spec.attributes.insert(name.trim().to_owned(), read_value(value.trim()));
+            put(&mut spec.attributes, name.trim(), read_value(value.trim())).map_err(bad)?;
         }
         let armed = Armed::new(&spec, &self.proxy.catalogue).map_err(|error| {
             let Problem { path, message, hint, .. } = error.into();
@@ -137,6 +138,16 @@ impl Client {
     }
 }
 
+/// Puts a value where its name says; dots lead into objects, as on the command line.
+fn put(fields: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), String> {
+    let Some((outer, rest)) = name.split_once('.') else {
+        fields.insert(name.to_owned(), value);
+        return Ok(());
+    };
+    let inner = fields.entry(outer).or_insert_with(|| Value::Object(Map::new()));
+    put(inner.as_object_mut().ok_or_else(|| format!("`{outer}` has a value already"))?, rest, value)
+}
+
 /// JSON where it is JSON, else text.
 fn read_value(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
@@ -150,7 +161,7 @@ fn tunnelled(end: &Arc<FarEnd>, head: &request::Parts) -> Result<Destination, Tr
         && !host.eq_ignore_ascii_case(&end.host)
         && !host.eq_ignore_ascii_case(&end.connect_host)
     {
-        tracing::warn!(connect = %end.connect_host, server_name = %end.host, host, "a request asks for another host than its tunnel");
+        tracing::warn!(connect = %Readable(&end.connect_host), server_name = %Readable(&end.host), host = %Readable(host), "a request asks for another host than its tunnel");
         let text = format!(
             "the request is for `{host}`, but its tunnel leads to `{}` (TLS server name `{}`)",
             end.connect_host, end.host
@@ -175,7 +186,7 @@ fn authority_for(target: &Target, asked: &str) -> Arc<str> {
 }
 
 /// The authority that a request names: `:authority` or an absolute target before Host.
-fn asked_authority(head: &request::Parts) -> Option<String> {
+pub(super) fn asked_authority(head: &request::Parts) -> Option<String> {
     let asked = match head.uri.authority() {
         Some(authority) => authority.as_str(),
         None => head.headers.get(header::HOST)?.to_str().ok()?,
@@ -184,7 +195,7 @@ fn asked_authority(head: &request::Parts) -> Option<String> {
 }
 
 /// The host of an authority, without port and brackets.
-fn host_of(authority: &str) -> &str {
+pub(super) fn host_of(authority: &str) -> &str {
     if let Some(rest) = authority.strip_prefix('[') {
         return rest.split(']').next().unwrap_or_default();
     }

@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::link;
+use crate::{link, tls::host::Readable};
 
 /// How long one address may take before the next is tried beside it (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -18,13 +18,13 @@ const STAGGER: Duration = Duration::from_millis(250);
 #[derive(Debug, Error)]
 pub(crate) enum DialError {
     /// The name has no address.
-    #[error("no address for `{host}`: {source}")]
+    #[error("no address for `{}`: {source}", Readable(host))]
     Resolve { host: String, source: io::Error },
     /// No address answered.
     #[error("cannot connect to {address}: {source}")]
     Connect { address: SocketAddr, source: io::Error },
     /// It took too long.
-    #[error("no connection to `{host}` within {} ms", limit.as_millis())]
+    #[error("no connection to `{}` within {} ms", Readable(host), limit.as_millis())]
     Timeout { host: String, limit: Duration },
     /// It would come back to the proxy itself.
     #[error("{0} is this proxy itself")]

@@ -2,7 +2,7 @@
 mod ask;
 mod reply;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_toxics::{
@@ -15,7 +15,8 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
     body::{Body, BodyError, Source, Tee},
-    client::Client,
+    client::{Client, asked_authority, host_of},
+    extended_connect,
     facts::{Facts, body_form},
     governor::Ready,
     headers::{self},
@@ -24,11 +25,12 @@ use super::{
     target::Target,
     unreachable::unreachable,
     upgrade,
+    upstream::Answer,
 };
 use crate::{
     journal::{Attempt, Head},
     link::Framing,
-    plan::Plan,
+    plan::{Armed, Plan},
 };
 
 /// A toxic at work on an exchange's heads.
@@ -55,24 +57,48 @@ pub(crate) async fn run(
 ) -> Result<Response<Body>, BodyError> {
     let framed_twice = client.control.exchange_begins(framing(request.body()));
     let (mut head, incoming) = request.into_parts();
-    let refuse = |trouble| {
-        client.control.exchange_ends();
-        Ok(own_answer::refusal(&trouble))
-    };
-    if framed_twice {
-        return refuse(own_answer::framed_twice());
-    }
-    let destination = match client.destination(&head) {
+    let destination = match led(&client, &mut head, framed_twice) {
         Ok(destination) => destination,
-        Err(trouble) => return refuse(trouble),
+        Err(trouble) => {
+            let host = asked_authority(&head).unwrap_or_default();
+            let facts = Facts::of(&mut head, &host_of(&host).into());
+            return Ok(refused(&client, &facts, &trouble));
+        }
     };
-    let facts = Facts::of(&mut head, &destination.host);
+    let mut facts = Facts::of(&mut head, &destination.host);
     let plan = Arc::clone(&client.proxy.plan.borrow());
-    let exchange = match prepare(&client, &plan, head, incoming, facts).await {
-        Ok(exchange) => exchange,
-        Err(trouble) => return refuse(trouble),
+    let ready = match prepare(&client, &plan, &mut head, incoming, &mut facts).await {
+        Ok(ready) => ready,
+        Err(trouble) => return Ok(refused(&client, &facts, &trouble)),
     };
+    let exchange = begin(&client, head, facts, ready);
     exchange.answer(&plan, &destination.target, &destination.authority).await
+}
+
+/// Where a request leads, if it can be asked on at all.
+fn led(client: &Client, head: &mut request::Parts, framed_twice: bool) -> Result<Destination, Trouble> {
+    if framed_twice {
+        return Err(own_answer::framed_twice());
+    }
+    if client.http2 {
+        extended_connect::as_upgrade(head)?;
+    }
+    client.destination(head)
+}
+
+/// The whole of an exchange that cannot begin.
+fn refused(client: &Client, facts: &Facts, trouble: &Trouble) -> Response<Body> {
+    let answer = own_answer::refusal(trouble);
+    let record = client.proxy.journal.begin(written(client, facts));
+    record.note(|course| {
+        course.status = Some(answer.status().as_u16());
+        course.error = Some(trouble.code());
+        course.duration_ms = Some(0.0);
+        course.ending = Some(ExchangeEnd { side: Side::Proxy, how: How::Error });
+    });
+    client.proxy.journal.end(&record);
+    client.control.exchange_ends();
+    answer
 }
 
 fn framing(body: &Incoming) -> Framing {
@@ -100,6 +126,13 @@ struct Running {
     upgrade: Option<OnUpgrade>,
 }
 
+/// What is to be had before an exchange begins.
+struct Prepared {
+    body: RequestBody,
+    own: Option<Arc<Armed>>,
+    upgrade: Option<OnUpgrade>,
+}
+
 enum RequestBody {
     None,
     Read(Bytes),
@@ -107,14 +140,14 @@ enum RequestBody {
     Stream(Incoming),
 }
 
-/// Reads what has to be read of the body, and begins the record.
+/// Reads what has to be read of the body.
 async fn prepare(
     client: &Client,
     plan: &Plan,
-    mut head: request::Parts,
+    head: &mut request::Parts,
     incoming: Incoming,
-    mut facts: Facts,
-) -> Result<Running, Trouble> {
+    facts: &mut Facts,
+) -> Result<Prepared, Trouble> {
     use http_body::Body as _;
 
     let upgrade = head.extensions.remove::<OnUpgrade>();
@@ -161,6 +194,11 @@ async fn prepare(
     } else {
         RequestBody::Stream(incoming)
     };
+    Ok(Prepared { body, own, upgrade })
+}
+
+fn begin(client: &Client, head: request::Parts, facts: Facts, prepared: Prepared) -> Running {
+    let Prepared { body, own, upgrade } = prepared;
     let record = client.proxy.journal.begin(written(client, &facts));
     record.note(|course| {
         course.model = facts.said.model.as_deref().map(Into::into);
@@ -172,7 +210,7 @@ async fn prepare(
         ongoing.request_passed(bytes.len() as u64);
         ongoing.capture_request(bytes);
     }
-    Ok(Running { ongoing, head, changed: false, body, upgrade })
+    Running { ongoing, head, changed: false, body, upgrade }
 }
 
 fn written(client: &Client, facts: &Facts) -> Head {
@@ -215,10 +253,10 @@ impl Running {
         }
         let asked = self.ongoing.started.elapsed();
         let answer = self.ask(plan, target, authority, &mut filters).await;
-        let mut response = match answer {
-            Ok(response) => response,
+        let Answer { mut response, address, stale } = match answer {
+            Ok(answer) => answer,
             Err(error) => {
-                self.attempt(target, error.code(), None, asked);
+                self.attempt(target, None, error.code(), None, asked);
                 if let Some(reason) = error.reset().filter(|_| self.ongoing.http2) {
                     // The upstream has spoken, if only by a code that may mean "ask again".
                     self.ongoing.finish(ExchangeEnd { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
@@ -228,7 +266,10 @@ impl Running {
                 return Ok(self.trouble(plan, &trouble));
             }
         };
-        self.attempt(target, "ok", Some(response.status().as_u16()), asked);
+        if stale {
+            self.attempt(target, None, "stale_connection", None, self.ongoing.now());
+        }
+        self.attempt(target, address, "ok", Some(response.status().as_u16()), asked);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS
             && let Some(upgrade) = self.upgrade.take()
         {
@@ -254,10 +295,17 @@ impl Running {
         &mut self.head
     }
 
-    fn attempt(&self, target: &Arc<Target>, outcome: &'static str, status: Option<u16>, asked: Duration) {
+    fn attempt(
+        &self,
+        target: &Arc<Target>,
+        address: Option<SocketAddr>,
+        outcome: &'static str,
+        status: Option<u16>,
+        asked: Duration,
+    ) {
         let ms = (self.ongoing.now() - asked).as_secs_f64() * 1e3;
         let target = Arc::<Target>::clone(target);
-        self.ongoing.attempt(Attempt { target, outcome, status, ms });
+        self.ongoing.attempt(Attempt { target, address, outcome, status, ms });
     }
 
     /// The first toxic that spoils the making of the upstream connection.

@@ -100,24 +100,33 @@ pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// The values that must not be written down: keys, tokens, cookies.
-pub(crate) fn secrets(headers: &HeaderMap) -> Vec<String> {
-    const NAMES: [&str; 5] = ["authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"];
+pub(crate) fn secrets(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
+    const NAMES: [&str; 6] =
+        ["authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"];
     let values = NAMES.iter().flat_map(|name| headers.get_all(*name)).filter_map(|value| value.to_str().ok());
-    // Of `Bearer TOKEN` the token; too short ones would blot out words.
-    let secrets = values.filter_map(|value| value.rsplit(' ').next()).filter(|secret| secret.len() >= 8);
-    secrets.map(str::to_owned).collect()
+    // Of `Bearer TOKEN` the token, of `name=value` the value.
+    let words = values.flat_map(|value| value.split([' ', ';'])).map(|word| match word.split_once('=') {
+        Some((_, value)) if !value.trim_matches('=').is_empty() => value,
+        _ => word,
+    });
+    let query = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let in_query = query.filter(|(name, _)| is_secret(name)).map(|(_, value)| value);
+    // Too short ones would blot out words.
+    words.chain(in_query).filter(|secret| secret.len() >= 8).map(str::to_owned).collect()
+}
+
+/// Whether a query parameter of this name holds a secret.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "api_key", "apikey", "api-key", "token", "access_token", "sig", "signature", "password"]
+        .contains(&name.as_str())
 }
 
 /// A path as it may be written down: values of secret query parameters are hidden.
 pub(crate) fn redacted(path_and_query: &str) -> String {
     let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };
-    let secret = |name: &str| {
-        let name = name.to_ascii_lowercase();
-        ["key", "api_key", "apikey", "api-key", "token", "access_token", "sig", "signature", "password"]
-            .contains(&name.as_str())
-    };
     let hidden = query.split('&').map(|pair| match pair.split_once('=') {
-        Some((name, _)) if secret(name) => format!("{name}=REDACTED"),
+        Some((name, _)) if is_secret(name) => format!("{name}=REDACTED"),
         _ => pair.to_owned(),
     });
     format!("{path}?{}", hidden.collect::<Vec<_>>().join("&"))

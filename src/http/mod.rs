@@ -6,6 +6,7 @@ mod client;
 mod coding;
 mod dial;
 mod exchange;
+mod extended_connect;
 mod facts;
 mod forward;
 pub(crate) mod fuzzing;

@@ -312,23 +312,18 @@ impl Ongoing {
         if self.captures() {
             self.record.note(|course| {
                 let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
-                add(&mut captures, course.bodies.get_or_insert_default());
+                let secrets = || super::headers::secrets(&self.facts.headers, self.facts.path.query());
+                let bodies = course.bodies.get_or_insert_with(|| Box::new(Captured::hiding(secrets())));
+                add(&mut captures, bodies);
             });
         }
     }
 
-    /// Ends what was captured, and takes the request's own secrets out of it.
-    fn redact(&self, course: &mut Course) {
+    fn end_captures(&self, course: &mut Course) {
         let Some(bodies) = &mut course.bodies else { return };
         let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
         captures.request.end(&mut bodies.request);
         captures.response.end(&mut bodies.response);
-        let secrets = super::headers::secrets(&self.facts.headers);
-        for text in [&mut bodies.request, &mut bodies.response].into_iter().flatten() {
-            for secret in &secrets {
-                *text = text.replace(secret.as_str(), "REDACTED");
-            }
-        }
     }
 
     /// A stream broke off.
@@ -355,6 +350,12 @@ impl Ongoing {
         }
     }
 
+    /// The proxy has answered by itself, for this reason.
+    pub(crate) fn failed(&self, code: &'static str) {
+        self.record.note(|course| course.error = Some(code));
+        self.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
+    }
+
     /// The exchange is over. Only the first call counts.
     pub(crate) fn finish(&self, end: ExchangeEnd, bytes_out: u64, events: u64, unterminated_tail: u64) {
         if self.finished.swap(true, Relaxed) {
@@ -367,7 +368,7 @@ impl Ongoing {
             course.events = events;
             course.unterminated_tail = unterminated_tail;
             course.ending = Some(end);
-            self.redact(course);
+            self.end_captures(course);
         });
         self.proxy.journal.end(&self.record);
         self.control.exchange_ends();

@@ -19,6 +19,11 @@ impl Trouble {
         Self { status, code, message: message.into(), close: false }
     }
 
+    /// A word for it.
+    pub(crate) fn code(&self) -> &'static str {
+        self.code
+    }
+
     /// The same, after which the connection closes.
     pub(crate) fn closing(self) -> Self {
         Self { close: true, ..self }

@@ -5,6 +5,7 @@
 //! at when it is taken out, and now and then by a sweep.
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     task::{Context, Poll, Waker},
@@ -38,6 +39,8 @@ pub(crate) struct Http1 {
     pub(crate) reused: bool,
     /// The worker that made it, whose thread hears of its socket first.
     pub(crate) worker: Option<usize>,
+    /// Where it leads.
+    pub(crate) address: Option<SocketAddr>,
     /// Bytes read from it so far.
     pub(crate) read: Arc<AtomicU64>,
 }
@@ -71,7 +74,7 @@ pub(crate) struct HostPool(Mutex<Kept>);
 #[derive(Default)]
 struct Kept {
     http1: Vec<Unused>,
-    http2: Option<http2::SendRequest<Body>>,
+    http2: Option<Http2>,
     /// The upstream has refused HTTP/1.1.
     only_http2: bool,
     /// The upstream had the choice, and took HTTP/1.1.
@@ -86,7 +89,21 @@ struct Unused {
 /// A connection to send a request on.
 pub(crate) enum Connection {
     Http1(Box<Http1>),
-    Http2(http2::SendRequest<Body>),
+    Http2(Http2),
+}
+
+/// A share of an HTTP/2 connection.
+#[derive(Clone)]
+pub(crate) struct Http2 {
+    pub(crate) sender: http2::SendRequest<Body>,
+    /// Where it leads.
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl Http2 {
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
 }
 
 impl Pool {
@@ -133,12 +150,12 @@ impl HostPool {
         }
     }
 
-    fn shared(&self, wanted: bool) -> Option<http2::SendRequest<Body>> {
+    fn shared(&self, wanted: bool) -> Option<Http2> {
         let mut kept = self.kept();
         if !wanted && !kept.only_http2 {
             return None;
         }
-        kept.http2.take_if(|sender| sender.is_closed());
+        kept.http2.take_if(|shared| shared.is_closed());
         kept.http2.clone()
     }
 
@@ -155,7 +172,7 @@ impl HostPool {
     /// wanted no other.
     pub(crate) fn speaks_http2(&self) -> Option<bool> {
         let kept = self.kept();
-        let shared = kept.http2.as_ref().is_some_and(|sender| !sender.is_closed());
+        let shared = kept.http2.as_ref().is_some_and(|shared| !shared.is_closed());
         if shared || kept.only_http2 { Some(true) } else { kept.only_http1.then_some(false) }
     }
 
@@ -185,15 +202,15 @@ impl HostPool {
     }
 
     /// Shares an HTTP/2 connection.
-    pub(crate) fn share(&self, sender: http2::SendRequest<Body>) {
-        self.kept().http2 = Some(sender);
+    pub(crate) fn share(&self, connection: Http2) {
+        self.kept().http2 = Some(connection);
     }
 
     /// Lets go of what has ended or was unused for long. Whether anything is left.
     fn sweep(&self) -> bool {
         let mut kept = self.kept();
         kept.http1.retain_mut(|unused| unused.since.elapsed() < KEEP && unused.connection.is_fit());
-        kept.http2.take_if(|sender| sender.is_closed());
+        kept.http2.take_if(|shared| shared.is_closed());
         !kept.http1.is_empty() || kept.http2.is_some()
     }
 }

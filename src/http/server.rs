@@ -22,7 +22,7 @@ use crate::{
     link::{ClientIo, Lane, Phase, SocketControl, ToxicSocket},
     proxy::Kind,
     steady::steady,
-    tls::{self, Negotiated as _},
+    tls::{self, Negotiated as _, host::Readable},
 };
 
 /// The client's socket with its byte toxics.
@@ -173,11 +173,11 @@ pub(crate) async fn handshake(
     match result {
         Ok(stream) => Some(stream),
         Err(error) if spoiled.is_some() => {
-            tracing::debug!(proxy = %proxy.name, host, %error, "a spoiled handshake failed, as it should");
+            tracing::debug!(proxy = %proxy.name, host = %Readable(&host), %error, "a spoiled handshake failed, as it should");
             None
         }
         Err(error) => {
-            tracing::warn!(proxy = %proxy.name, host, %error, "the TLS handshake with the client failed");
+            tracing::warn!(proxy = %proxy.name, host = %Readable(&host), %error, "the TLS handshake with the client failed");
             None
         }
     }
@@ -206,6 +206,7 @@ pub(crate) async fn serve_http(
         let serving = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
             .auto_date_header(false)
+            .enable_connect_protocol()
             .max_header_list_size(u32::try_from(MAX_HEADER_SECTION).unwrap_or(u32::MAX))
             .timer(TokioTimer::new())
             .serve_connection(io, service);

@@ -124,6 +124,20 @@ impl Target {
         PathAndQuery::try_from(format!("{prefix}{path}")).unwrap_or_else(|_| path.clone())
     }
 
+    /// Where a path leads, by an example for people: a base path may come from the client as well as from here.
+    pub(crate) fn example(&self) -> String {
+        let path = PathAndQuery::from_static("/PATH");
+        let joined = self.join(&path);
+        match self {
+            Self::Server { origin, prefix } => {
+                let scheme = if origin.tls { "https" } else { "http" };
+                let with_base = if prefix.is_empty() { String::new() } else { format!(" and {joined}") };
+                format!("{path}{with_base} to {scheme}://{}{joined}", origin.authority)
+            }
+            Self::Simulated { .. } => format!("{path} to {self}{joined}"),
+        }
+    }
+
     /// The request's URI for HTTP/2, or the origin form for HTTP/1.
     pub(crate) fn uri(&self, path: &PathAndQuery, authority: &str, http2: bool) -> Uri {
         let joined = self.join(path);
@@ -173,6 +187,7 @@ mod tests {
             ] {
                 assert_eq!(target.join(&path.parse().unwrap()).as_str(), joined, "{base} {path}");
             }
+            assert_eq!(target.example(), "/PATH and /v1/PATH to https://api.test/v1/PATH");
         }
         for base in ["https://api.test", "https://api.test/"] {
             let target = Target::parse(base).unwrap();

@@ -24,7 +24,7 @@ use crate::{
     connection::ConnectionShared,
     link::ClientIo,
     proxy::relay,
-    tls::{self, Negotiated as _},
+    tls::{self, Negotiated as _, host::Readable},
 };
 
 /// A CONNECT request.
@@ -281,12 +281,16 @@ async fn terminate(
     let hello = Box::pin(proxy.terminator.hello(socket, host, proxy.header_timeout));
     let hello = match hello.await {
         Ok(hello) => hello,
-        Err(error) => return tracing::debug!(proxy = %proxy.name, host, %error, "no TLS handshake"),
+        Err(error) => {
+            return tracing::debug!(proxy = %proxy.name, host = %Readable(host), %error, "no TLS handshake");
+        }
     };
     let end = end(hello.server_name(), true);
     let leaf = match proxy.authority.leaf(&end.host) {
         Ok(leaf) => leaf,
-        Err(error) => return tracing::warn!(proxy = %proxy.name, host, %error, "no certificate can be made"),
+        Err(error) => {
+            return tracing::warn!(proxy = %proxy.name, host = %Readable(host), %error, "no certificate can be made");
+        }
     };
     // What is offered to the client is what the upstream speaks, so that gRPC finds HTTP/2 on both sides.
     let http2 = hello.offers(tls::ALPN_H2)

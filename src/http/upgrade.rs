@@ -1,4 +1,4 @@
-//! Connections that stop being HTTP: WebSocket and every other Upgrade.
+//! Connections and HTTP/2 streams that stop being HTTP: WebSocket and every other Upgrade.
 use std::sync::Arc;
 
 use aconite_api::model::{ExchangeEnd, How, Side};
@@ -8,13 +8,15 @@ use hyper_util::rt::TokioIo;
 
 use super::{
     body::{Body, Source},
+    extended_connect,
     headers::{self, Hop},
     ongoing::Ongoing,
     own_answer::{self, Trouble},
     upstream::upgraded,
 };
 
-/// Passes the upstream's `101` on and joins the two connections. The client's byte toxics go on acting.
+/// Passes the upstream's `101` on and joins the two connections. The client's byte toxics go on acting. A client of HTTP/2
+/// has a stream for its part, and a `200`.
 pub(crate) fn switch(
     ongoing: &Arc<Ongoing>,
     client: OnUpgrade,
@@ -24,12 +26,17 @@ pub(crate) fn switch(
     let Source::Http1(source) = source else { return not_possible(ongoing) };
     let connection = source.kept.map(|(connection, ..)| connection);
     let mut answer = Response::new(Body::Empty);
-    *answer.status_mut() = head.status;
-    let hop = Hop { request: false, http2: false, upgrade: true };
-    *answer.headers_mut() = headers::for_next_hop(&head.headers, hop).unwrap_or_else(|| head.headers.clone());
+    let hop = Hop { request: false, http2: ongoing.http2, upgrade: !ongoing.http2 };
+    let told = if ongoing.http2 {
+        extended_connect::as_success(&head)
+    } else {
+        *answer.status_mut() = head.status;
+        ongoing.control.http_ends();
+        head.headers.clone()
+    };
+    *answer.headers_mut() = headers::for_next_hop(&told, hop).unwrap_or(told);
     let mut upstream = Response::from_parts(head, source.incoming);
     ongoing.answered(answer.status().as_u16(), false);
-    ongoing.control.http_ends();
     let ongoing = Arc::clone(ongoing);
     // Ends when either side does: the copy has no other end.
     tokio::spawn(async move {
@@ -51,7 +58,9 @@ pub(crate) fn switch(
 }
 
 fn not_possible(ongoing: &Ongoing) -> Response<Body> {
-    ongoing.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
     let message = "the upstream switched protocols on a connection that cannot be handed over";
-    own_answer::refusal(&Trouble::new(StatusCode::BAD_GATEWAY, "upgrade_failed", message))
+    let trouble = Trouble::new(StatusCode::BAD_GATEWAY, "upgrade_failed", message);
+    ongoing.answered(StatusCode::BAD_GATEWAY.as_u16(), false);
+    ongoing.failed(trouble.code());
+    own_answer::refusal(&trouble)
 }

@@ -20,7 +20,7 @@ use thiserror::Error;
 use super::{
     body::{Again, Body, Source},
     dial::{DialError, dial},
-    pool::{Connection, HostPool, Http1, SharedPool},
+    pool::{Connection, HostPool, Http1, Http2, SharedPool},
     target::Origin,
     upstream_io::UpstreamIo,
 };
@@ -88,8 +88,10 @@ impl UpstreamError {
 /// An answer, and how it was come by.
 pub(crate) struct Answer {
     pub(crate) response: Response<Source>,
-    /// How often a kept connection turned out to be dead before.
-    pub(crate) stale: u32,
+    /// Which of the upstream's addresses gave it.
+    pub(crate) address: Option<SocketAddr>,
+    /// Whether a kept connection turned out to be dead before.
+    pub(crate) stale: bool,
 }
 
 impl Upstreams {
@@ -108,22 +110,22 @@ impl Upstreams {
         mut body: Body,
     ) -> Result<Answer, UpstreamError> {
         let pool = self.pool.host(origin, self.identity);
-        let mut stale = 0;
+        let mut stale = false;
         if let Some(connection) = pool.take(http2) {
             let again = body.again();
             match self.send_on(connection, &pool, &build, body).await {
-                Ok(response) => return Ok(Answer { response, stale }),
+                Ok(answer) => return Ok(answer),
                 Err(Failure { unsent: Some(unsent), .. }) => body = *unsent,
                 Err(failure) => match again.filter(|_| failure.nothing_came).and_then(Again::body) {
                     Some(again) => body = again,
                     None => return Err(failure.into_error(origin)),
                 },
             }
-            stale = 1;
+            stale = true;
         }
         let connection = Box::pin(self.connect(origin, &pool, http2)).await?;
         match self.send_on(connection, &pool, &build, body).await {
-            Ok(response) => Ok(Answer { response, stale }),
+            Ok(answer) => Ok(Answer { stale, ..answer }),
             Err(failure) => Err(failure.into_error(origin)),
         }
     }
@@ -212,14 +214,11 @@ impl Upstreams {
                 self.handshake_http2(UpstreamIo::plain(stream), origin, &pool).await?
             }
         };
-        match self.send_on(connection, &pool, &build, body).await {
-            Ok(response) => Ok(Answer { response, stale: 0 }),
-            Err(failure) => Err(failure.into_error(origin)),
-        }
+        self.send_on(connection, &pool, &build, body).await.map_err(|failure| failure.into_error(origin))
     }
 
     async fn handshake_http1(&self, io: UpstreamIo, origin: &Origin) -> Result<Connection, UpstreamError> {
-        let read = io.read_counter();
+        let (read, address) = (io.read_counter(), io.peer());
         let (sender, connection) = http1::Builder::new()
             .preserve_header_case(true)
             .max_header_size(MAX_HEADER_SECTION)
@@ -233,6 +232,7 @@ impl Upstreams {
             steady: Steady::new(),
             reused: false,
             worker: workers::here(),
+            address,
             read,
         })))
     }
@@ -243,6 +243,7 @@ impl Upstreams {
         origin: &Origin,
         pool: &Arc<HostPool>,
     ) -> Result<Connection, UpstreamError> {
+        let address = io.peer();
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
             .max_header_list_size(MAX_HEADER_SECTION as u32)
@@ -255,8 +256,9 @@ impl Upstreams {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");
             }
         });
-        pool.share(sender.clone());
-        Ok(Connection::Http2(sender))
+        let connection = Http2 { sender, address };
+        pool.share(connection.clone());
+        Ok(Connection::Http2(connection))
     }
 
     async fn send_on(
@@ -265,9 +267,9 @@ impl Upstreams {
         pool: &Arc<HostPool>,
         build: &impl Fn(bool) -> Request<()>,
         body: Body,
-    ) -> Result<Response<Source>, Failure> {
+    ) -> Result<Answer, Failure> {
         match connection {
-            Connection::Http2(mut sender) => {
+            Connection::Http2(Http2 { mut sender, address }) => {
                 let mut request = build(true).map(|()| body);
                 *request.version_mut() = Version::HTTP_2;
                 let response = sender.try_send_request(request).await.map_err(|mut failed| Failure {
@@ -275,10 +277,12 @@ impl Upstreams {
                     nothing_came: false,
                     source: failed.into_error(),
                 })?;
-                Ok(response.map(Source::Incoming))
+                Ok(Answer { response: response.map(Source::Incoming), address, stale: false })
             }
             Connection::Http1(connection) => {
-                self.send_http1(connection, pool, build(false).map(|()| body)).await
+                let address = connection.address;
+                let response = self.send_http1(connection, pool, build(false).map(|()| body)).await?;
+                Ok(Answer { response, address, stale: false })
             }
         }
     }

@@ -303,7 +303,7 @@ impl Supervisor {
 
     async fn carry_out(&self, drafts: Vec<Draft>, gone: &[String]) -> Result<(), ControlError> {
         let mut ready = Vec::new();
-        for draft in drafts {
+        for (index, draft) in drafts.into_iter().enumerate() {
             let change =
                 self.read(|proxies| proxies.get(&draft.spec.name).map(|entry| entry.differs_from(&draft)));
             let free_soon = self.read(|proxies| {
@@ -311,7 +311,8 @@ impl Supervisor {
                 leaving.any(|listening| Some(listening.address) == draft.address)
             });
             // A change rebinds by itself; what a proxy on its way out holds is taken over.
-            let socket = if change.is_none() && !free_soon { draft.bind()? } else { None };
+            let bind = || draft.bind().map_err(|error| within(&format!("proxies[{index}]"), error));
+            let socket = if change.is_none() && !free_soon { bind()? } else { None };
             ready.push((draft, change.is_some(), free_soon, socket));
         }
         let mut freed: Vec<Listening> = Vec::new();

@@ -64,7 +64,7 @@ impl Draft {
         let address = match listen::resolve(&spec.listen).await {
             Ok(address) => Some(address),
             Err(_) if !spec.enabled => None,
-            Err(error) => return Err(ControlError::Listen(in_full(&error))),
+            Err(error) => return Err(ControlError::listen(in_full(&error))),
         };
         let guarded = spec.credentials.is_some() || spec.open_proxy;
         if protocol == Protocol::Forward && !guarded && address.is_some_and(listen::is_public) {
@@ -92,7 +92,7 @@ impl Draft {
     pub(crate) fn bind(&self) -> Result<Option<std::net::TcpListener>, ControlError> {
         match self.address {
             Some(address) if self.spec.enabled => {
-                listen::bind(address).map(Some).map_err(ControlError::Listen)
+                listen::bind(address).map(Some).map_err(ControlError::listen)
             }
             _ => Ok(None),
         }
@@ -138,7 +138,7 @@ impl Draft {
             }
             (None, Some(socket)) => {
                 let started = Listening::start(socket, Arc::clone(&context), shared);
-                Some(started.map_err(|error| ControlError::Listen(in_full(&error.to_string())))?)
+                Some(started.map_err(|error| ControlError::listen(in_full(&error.to_string())))?)
             }
             (None, None) => None,
         };
@@ -312,6 +312,9 @@ pub(crate) fn within(place: &str, error: ControlError) -> ControlError {
     match error {
         ControlError::Invalid { path, message, hint } => {
             ControlError::Invalid { path: format!("{place}.{path}"), message, hint }
+        }
+        ControlError::Listen { path, reason } => {
+            ControlError::Listen { path: format!("{place}.{path}"), reason }
         }
         ControlError::Spec(SpecError::UnknownType { kind, nearest }) => ControlError::Invalid {
             path: format!("{place}.type"),

@@ -1,6 +1,6 @@
 //! Host names as they are written in URLs, CONNECT lines and configuration, in the one form that certificates use.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use rustls::pki_types::{DnsName, ServerName};
 
@@ -33,6 +33,22 @@ pub fn parse(host: &str) -> Result<ServerName<'static>, BadHost> {
     DnsName::try_from(name).map(ServerName::DnsName).map_err(|_| refuse())
 }
 
+/// A host as people are shown it: an A-label with the Unicode name that it stands for (RFC 5890, section 2.3.2.1).
+pub(crate) struct Readable<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Readable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)?;
+        if self.0.contains("xn--")
+            && let (unicode, Ok(())) = idna::domain_to_unicode(self.0)
+            && unicode != self.0
+        {
+            write!(f, " ({unicode})")?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +64,18 @@ mod tests {
         ] {
             let address: IpAddr = meant.parse().unwrap();
             assert_eq!(parse(written), Ok(ServerName::IpAddress(address.into())), "{written}");
+        }
+    }
+
+    #[test]
+    fn prx_08_people_are_shown_both_spellings() {
+        for (host, shown) in [
+            ("xn--xgs754b.example.test", "xn--xgs754b.example.test (模型.example.test)"),
+            ("api.example.test", "api.example.test"),
+            ("xn--.test", "xn--.test"),
+            ("127.0.0.1", "127.0.0.1"),
+        ] {
+            assert_eq!(Readable(host).to_string(), shown);
         }
     }
 

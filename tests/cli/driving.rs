@@ -139,7 +139,17 @@ fn apply_changes_all_or_nothing() {
     let output = server.run(&["apply", "-f", bad.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("bad.yaml:3:5: proxies[1].upstream: "), "{}", stderr(&output));
-    assert!(printed(&server.run(&["list"])).starts_with("c\t"));
+    // An address that somebody else has is found out before anything changes, and its line is named.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = format!(
+        "proxies:\n  - {{name: d, listen: '127.0.0.1:0', upstream: 'x:3'}}\n  - {{name: e, listen: '{}', upstream: 'x:4'}}\n",
+        taken.local_addr().unwrap()
+    );
+    let taken = file(server.home.path(), "taken.yaml", &taken);
+    let output = server.run(&["apply", "-f", taken.to_str().unwrap()]);
+    assert!(stderr(&output).contains("taken.yaml:3:23: proxies[1].listen: "), "{}", stderr(&output));
+    let all = printed(&server.run(&["list"]));
+    assert!(all.starts_with("c\t") && all.lines().count() == 1, "{all}");
 }
 
 #[test]

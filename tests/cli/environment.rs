@@ -1,4 +1,5 @@
 //! What makes other programs use the proxy and trust it.
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::cli_support::{Server, aconite, printed, stderr, stdout};
@@ -47,6 +48,10 @@ fn env_points_programs_at_the_only_forward_proxy() {
     assert_eq!(std::fs::read_to_string(value("NODE_EXTRA_CA_CERTS")).unwrap(), pem);
     assert!(std::fs::read_to_string(value("SSL_CERT_FILE")).unwrap().ends_with(&pem));
     assert!(printed(&server.run(&["env", "--shell", "fish"])).contains("set -gx HTTPS_PROXY '"));
+    let json: Value = serde_json::from_str(&printed(&server.run(&["env", "--json"]))).unwrap();
+    assert_eq!(json["HTTPS_PROXY"], format!("http://{address}"));
+    assert_eq!(json["SSL_CERT_FILE"], value("SSL_CERT_FILE"));
+    assert_eq!(json.as_object().unwrap().len(), text.lines().count());
 }
 
 #[test]

@@ -89,10 +89,10 @@ fn check_tells_file_line_and_column() {
         assert_eq!(code, Some(2), "{text}");
         assert!(text.starts_with(&format!("error: {complaint}")), "{text}\n{complaint}");
     }
-    assert_eq!(
-        check(head),
-        (Some(0), format!("{}: all right, 1 proxy\n", directory.path().join("a.yaml").display()))
-    );
+    let (code, text) = check(head);
+    assert_eq!(code, Some(0), "{text}");
+    let path = directory.path().join("a.yaml");
+    assert!(text.starts_with(&format!("{}: all right, 1 proxy\n", path.display())), "{text}");
     let (code, text) = check("proxies: [\n");
     assert_eq!(code, Some(2));
     assert!(text.starts_with("error: a.yaml:1:10: unclosed bracket"), "{text}");
@@ -101,6 +101,35 @@ fn check_tells_file_line_and_column() {
     assert_eq!(
         stderr(&missing),
         "error: cannot read `/no/such/file.yaml`\n  because: No such file or directory (os error 2)\n"
+    );
+}
+
+/// How a base path is joined, for a start and without one.
+#[test]
+fn http_23_a_dry_run_tells_where_requests_go() {
+    let directory = TempDir::new().unwrap();
+    let config = file(
+        directory.path(),
+        "a.yaml",
+        "proxies:
+  - {name: base, listen: '127.0.0.1:1', upstream: 'https://api.test/v1/'}
+  - {name: bare, listen: '127.0.0.1:2', upstream: 'http://localhost:9000'}
+  - {name: sim, listen: '127.0.0.1:3', upstream: 'sim://openai'}
+  - {name: bytes, listen: '127.0.0.1:4', upstream: 'db.test:6379'}
+  - {name: env, listen: '127.0.0.1:5', protocol: forward, map: {api.test: 'http://127.0.0.1:9'}}
+",
+    );
+    let text = printed(&run(&["check", config.to_str().unwrap()]));
+    let lines: Vec<_> = text.lines().skip(1).collect();
+    assert_eq!(
+        lines,
+        [
+            "  base (http, 127.0.0.1:1): /PATH and /v1/PATH to https://api.test/v1/PATH",
+            "  bare (http, 127.0.0.1:2): /PATH to http://localhost:9000/PATH",
+            "  sim (http, 127.0.0.1:3): /PATH to sim://openai/PATH",
+            "  bytes (tcp, 127.0.0.1:4): to db.test:6379",
+            "  env (forward, 127.0.0.1:5): to where its clients ask; api.test to http://127.0.0.1:9",
+        ]
     );
 }
 

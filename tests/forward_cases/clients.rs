@@ -4,12 +4,16 @@ use std::{collections::HashSet, time::Duration};
 use aconite::Aconite;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::json;
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 
 use super::{OK, connect, forward, get, speak};
 use crate::{
     cli_support::{Server, aconite, file, printed},
-    support::{Origin, Proxied},
+    support::{GUARD, Origin, Proxied},
     tls_support::{ask, from_pem, name, read_head, trusting},
 };
 
@@ -55,7 +59,7 @@ async fn prx_06_a_407_keeps_the_connection_for_the_second_try() {
             assert!(head.contains("proxy-authenticate: basic realm=") && !head.contains("connection: close"));
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
             let mut body = vec![0; length.parse().unwrap()];
-            tokio::io::AsyncReadExt::read_exact(&mut client, &mut body).await.unwrap();
+            client.read_exact(&mut body).await.unwrap();
         }
         let right = format!("Proxy-Authorization: Basic {}\r\n", STANDARD.encode(credentials));
         let head = connect(&mut client, "x.test:80", &right).await;
@@ -108,12 +112,29 @@ async fn prx_14_localhost_is_reached_on_whichever_address_listens() {
         assert_eq!(heard.status(), 200, "{address}: {}", heard.text());
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         serving.await.unwrap();
+        // And which one it was is written down.
+        let attempts = &proxied.journal().await[0].attempts;
+        assert_eq!(attempts[0].address.as_deref(), Some(&*local.to_string()), "{attempts:?}");
     }
 }
 
 #[tokio::test]
+async fn prx_14_the_address_that_answered_is_told_of_live_connections() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let local = listener.local_addr().unwrap();
+    let proxied = Proxied::with(json!({"upstream": format!("localhost:{}", local.port())})).await;
+    let mut client = proxied.connect().await;
+    client.write_all(b"x").await.unwrap();
+    let (mut upstream, _) = timeout(GUARD, listener.accept()).await.unwrap().unwrap();
+    timeout(GUARD, upstream.read_u8()).await.unwrap().unwrap();
+    let connections = proxied.aconite.client().connections().await.unwrap();
+    assert_eq!(connections[0].upstream.as_deref(), Some(&*format!("localhost:{}", local.port())));
+    assert_eq!(connections[0].upstream_address.as_deref(), Some(&*local.to_string()));
+}
+
+#[tokio::test]
 async fn prx_16_many_starts_at_once_on_port_0_do_not_collide() {
-    let starts = (0..50).map(|_| {
+    let starts = (0..200).map(|_| {
         tokio::spawn(async {
             let spec = json!({"name": "p", "listen": "127.0.0.1:0", "upstream": "127.0.0.1:9"});
             let spec = serde_json::from_value(spec).unwrap();

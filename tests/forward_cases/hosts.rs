@@ -107,6 +107,20 @@ async fn prx_08_a_rule_in_unicode_matches_a_host_in_punycode() {
 /// The names of all three are in one line of the log, so that it can be seen which of them is the odd one out.
 #[tokio::test(flavor = "multi_thread")]
 async fn prx_03_the_log_names_all_three_hosts() {
+    let line = said_of_a_misdirected("third.test").await;
+    for said in [r#""connect":"allowed.test""#, r#""server_name":"other.test""#, r#""host":"third.test""#] {
+        assert!(line.contains(said), "{said}: {line}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prx_08_the_log_shows_both_spellings_of_a_host() {
+    let line = said_of_a_misdirected("xn--xgs754b.example.test").await;
+    assert!(line.contains(r#""host":"xn--xgs754b.example.test (模型.example.test)""#), "{line}");
+}
+
+/// What the log says of a request for this host in a tunnel to `allowed.test` with the server name `other.test`.
+async fn said_of_a_misdirected(host: &str) -> String {
     let allowed = Origin::answering(OK).await;
     let config = format!(
         "proxies:\n  - {{name: f, listen: '127.0.0.1:0', protocol: forward, map: {{allowed.test: '{}'}}}}\n",
@@ -120,11 +134,8 @@ async fn prx_03_the_log_names_all_three_hosts() {
     connect(&mut client, "allowed.test:443", "").await;
     let connector = trusting(from_pem(&ca), &[]);
     let mut client = timeout(GUARD, connector.connect(name("other.test"), client)).await.unwrap().unwrap();
-    let answer = ask(&mut client, &get("third.test")).await;
+    let answer = ask(&mut client, &get(host)).await;
     assert!(answer.starts_with("HTTP/1.1 421"), "{answer}");
-    let line = server.line("a request asks for another host than its tunnel");
-    for said in [r#""connect":"allowed.test""#, r#""server_name":"other.test""#, r#""host":"third.test""#] {
-        assert!(line.contains(said), "{said}: {line}");
-    }
     assert_eq!(allowed.connections(), 0);
+    server.line("a request asks for another host than its tunnel")
 }

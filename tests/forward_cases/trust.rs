@@ -25,6 +25,37 @@ async fn tls_06_an_upstream_is_verified_unless_its_route_says_otherwise() {
     assert!(shown.upstream_tls.unwrap().insecure);
 }
 
+/// Whoever follows the documents keeps their client's checks on.
+#[test]
+fn tls_06_no_document_says_to_switch_verification_off() {
+    const SWITCHES: [&str; 9] = [
+        "verify=False",
+        "verify=false",
+        "CERT_NONE",
+        "NODE_TLS_REJECT_UNAUTHORIZED",
+        "rejectUnauthorized",
+        "InsecureSkipVerify",
+        "danger_accept_invalid_certs",
+        "curl -k",
+        "curl --insecure",
+    ];
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut left: Vec<_> = ["docs", "clients", "examples"].iter().map(|name| root.join(name)).collect();
+    left.extend(["README.md", "SECURITY.md", "ARCHITECTURE.md"].iter().map(|name| root.join(name)));
+    let mut read = 0;
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            left.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            read += 1;
+            for switch in SWITCHES {
+                assert!(!text.contains(switch), "{}: {switch}", path.display());
+            }
+        }
+    }
+    assert!(read > 10, "{read} documents");
+}
+
 #[tokio::test]
 async fn tls_08_a_host_that_is_not_intercepted_keeps_its_own_certificate() {
     let identity = Identity::of(&["localhost"]);

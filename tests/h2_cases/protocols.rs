@@ -4,11 +4,14 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use http::{Method, Request};
+use aconite_api::model::How;
+use bytes::Bytes;
+use h2::{RecvStream, SendStream, client::SendRequest, ext::Protocol};
+use http::{Method, Request, Response};
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
-use super::{answer, call, client, complete, count, origin, serve_h2};
+use super::{answer, call, client, complete, count, origin, read, serve_h2};
 use crate::{
     support::{GUARD, Origin, Proxied, hear, hear_until},
     tls_support::{Identity, from_pem, name, read_head, trusting},
@@ -130,24 +133,102 @@ async fn a_client_of_http_1_is_served_in_it_on_both_sides_unless_the_upstream_re
     }
 }
 
+fn plain(path: &str) -> Request<()> {
+    Request::builder().method(Method::POST).uri(format!("http://x{path}")).body(()).unwrap()
+}
+
+/// A client's extended CONNECT for this protocol, once it is known that it may.
+async fn extended_connect(
+    sender: &SendRequest<Bytes>,
+    protocol: &'static str,
+) -> (Response<RecvStream>, SendStream<Bytes>) {
+    // The server's settings have come with the first answer.
+    complete(sender, plain("/first"), "1").await.unwrap();
+    assert!(sender.is_extended_connect_protocol_enabled());
+    let request = Request::builder().method(Method::CONNECT).uri("http://x/realtime?model=m");
+    let mut request = request.header("sec-websocket-version", "13").body(()).unwrap();
+    request.extensions_mut().insert(Protocol::from_static(protocol));
+    let mut ready = sender.clone().ready().await.unwrap();
+    let (response, sending) = ready.send_request(request, false).unwrap();
+    (timeout(GUARD, response).await.expect("it is left to wait").unwrap(), sending)
+}
+
+/// Answers what is no upgrade, and for an upgrade what `upgraded` says; then says again what it hears.
+async fn realtime(upgraded: &'static str) -> Origin {
+    Origin::running(move |mut caller| async move {
+        while let Some(request) = caller.request().await {
+            if !String::from_utf8_lossy(&request).to_ascii_lowercase().contains("\r\nupgrade: websocket\r\n")
+            {
+                caller.say("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
+                continue;
+            }
+            caller.say(upgraded).await;
+            while let Some(byte) = caller.byte().await {
+                caller.say([byte]).await;
+            }
+        }
+    })
+    .await
+}
+
 #[tokio::test]
-async fn h2_07_a_websocket_over_http2_is_not_announced_and_fails_loudly() {
-    let origin = origin(count).await;
+async fn h2_07_a_websocket_over_http2_is_an_upgrade_to_the_upstream() {
+    let origin = realtime(
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: x\r\nsec-websocket-protocol: realtime\r\n\r\nhello",
+    )
+    .await;
     let proxied = Proxied::http(&origin).await;
     let (sender, _ended) = client(proxied.connect().await).await;
-    complete(&sender, call("x", "/x"), "1").await.unwrap();
-    assert!(!sender.is_extended_connect_protocol_enabled());
-    let mut request = Request::builder().method(Method::CONNECT).uri("http://x/realtime").body(()).unwrap();
-    request.extensions_mut().insert(h2::ext::Protocol::from_static("websocket"));
-    let mut ready = sender.clone().ready().await.unwrap();
-    let refused = match ready.send_request(request, false) {
-        Ok((response, _sending)) => match timeout(GUARD, response).await.expect("it is left to wait") {
-            Ok(response) => response.status().is_client_error() || response.status().is_server_error(),
-            Err(error) => error.reason().is_some(),
-        },
-        Err(_) => true,
-    };
-    assert!(refused);
+    let (response, mut sending) = extended_connect(&sender, "websocket").await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["sec-websocket-protocol"], "realtime");
+    for gone in ["upgrade", "connection", "sec-websocket-accept"] {
+        assert!(!response.headers().contains_key(gone), "{gone}");
+    }
+    let asked = origin.received();
+    assert!(asked.contains("GET /realtime?model=m HTTP/1.1\r\n"), "{asked}");
+    let asked = asked.to_ascii_lowercase();
+    for said in ["connection: upgrade\r\n", "sec-websocket-key: ", "sec-websocket-version: 13\r\n"] {
+        assert_eq!(asked.matches(said).count(), 1, "{said}: {asked}");
+    }
+    let mut body = response.into_body();
+    let mut heard = timeout(GUARD, body.data()).await.unwrap().unwrap().unwrap().to_vec();
+    sending.send_data(Bytes::from_static(b"\x81\x02hi"), false).unwrap();
+    while heard.len() < b"hello\x81\x02hi".len() {
+        heard.extend(timeout(GUARD, body.data()).await.unwrap().unwrap().unwrap());
+    }
+    assert_eq!(heard, b"hello\x81\x02hi");
+    // Other streams of the connection go on beside it, and its end is the upstream's.
+    let (head, ..) = complete(&sender, plain("/beside"), "1").await.unwrap();
+    assert_eq!(head.status.as_u16(), 200);
+    sending.send_data(Bytes::new(), true).unwrap();
+    assert_eq!(timeout(GUARD, read(&mut body)).await.unwrap().unwrap(), 0);
+    let journal = proxied.journal().await;
+    let exchange = journal.iter().find(|exchange| exchange.path.starts_with("/realtime")).unwrap();
+    assert_eq!(exchange.ending.unwrap().how, How::Fin, "{exchange:?}");
+}
+
+#[tokio::test]
+async fn h2_07_what_the_upstream_says_instead_of_switching_is_the_answer() {
+    let origin = realtime("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno").await;
+    let proxied = Proxied::http(&origin).await;
+    let (sender, _ended) = client(proxied.connect().await).await;
+    let (response, _sending) = extended_connect(&sender, "websocket").await;
+    assert_eq!(response.status(), 403);
+    assert_eq!(timeout(GUARD, response.into_body().data()).await.unwrap().unwrap().unwrap(), "no");
+}
+
+#[tokio::test]
+async fn h2_07_other_protocols_over_http2_are_refused_and_the_setting_is_named() {
+    let origin = realtime("").await;
+    let proxied = Proxied::http(&origin).await;
+    let (sender, _ended) = client(proxied.connect().await).await;
+    let (response, _sending) = extended_connect(&sender, "connect-udp").await;
+    assert_eq!(response.status(), 501);
+    assert_eq!(response.headers()["x-aconite-error"], "extended_connect");
+    let text = timeout(GUARD, response.into_body().data()).await.unwrap().unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&text).contains("HTTP/1.1"), "{text:?}");
+    assert!(!origin.received().contains("realtime"));
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn sse_18_every_byte_comes_that_tls_delivered_before_its_end() {
     .await;
     let url = format!("https://localhost:{}", origin.address.port());
     let proxied = Proxied::with(json!({"upstream": url, "upstream_tls": {"insecure": true}})).await;
-    for round in 0..30 {
+    for round in 0..200 {
         let heard = patiently(&proxied, "Connection: close\r\n").await;
         assert_eq!((heard.status(), heard.body().len()), (200, event.len()), "round {round}");
         assert!(heard.bytes.ends_with(END.as_bytes()), "round {round}");

@@ -63,7 +63,7 @@ impl From<ControlError> for Failure {
             ControlError::Spec(error) => error.into(),
             ControlError::Invalid { path, message, .. } if path.is_empty() => Self::bad_body(message),
             ControlError::Invalid { path, message, .. } => Self::bad_body(format_args!("{path}: {message}")),
-            ControlError::Listen(text) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, text),
+            ControlError::Listen { reason, .. } => Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason),
             ControlError::Forbidden(text) => Self::new(StatusCode::FORBIDDEN, text),
         }
     }

@@ -42,7 +42,18 @@ pub(super) fn optional_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Prob
 /// 400 with the name of the parameter.
 pub(super) fn query<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Problem> {
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs)).map_err(complaint)
+    let read =
+        serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs)).map_err(complaint);
+    read.map_err(|problem| {
+        let value = pairs.clone().find(|(name, _)| Some(&**name) == problem.path.as_deref());
+        match value {
+            // serde tells only what the standard library says of digits.
+            Some((_, value)) if value.parse::<u16>().is_err() => {
+                Problem { message: format!("expected a whole number, not `{value}`"), ..problem }
+            }
+            _ => problem,
+        }
+    })
 }
 
 /// A resource with a JSON merge patch (RFC 7396) applied.
@@ -81,8 +92,15 @@ fn merge(value: &mut Value, patch: &Value) {
 fn complaint<E: std::fmt::Display>(error: serde_path_to_error::Error<E>) -> Problem {
     let path = error.path().to_string();
     let message = plain_words(error.into_inner().to_string());
-    let hint = nearest(&message);
+    let hint = nearest(&message).or_else(|| lone_port(&path, &message));
     Problem { hint, ..Problem::invalid(if path == "." { "" } else { &path }, message) }
+}
+
+/// For a `listen` that is a port alone.
+fn lone_port(path: &str, message: &str) -> Option<String> {
+    let given = message.strip_prefix("invalid type: integer `")?.split('`').next()?;
+    (path.rsplit('.').next() == Some("listen"))
+        .then(|| format!("host and port, as text: `\"127.0.0.1:{given}\"`"))
 }
 
 /// The known name that is most like the unknown one that serde's message complains about.
@@ -127,6 +145,11 @@ mod tests {
         assert_eq!(problem.hint.as_deref(), Some("did you mean `status`?"));
         let problem = query::<ExchangeFilter>(Some("status=bad")).unwrap_err();
         assert_eq!(problem.path.as_deref(), Some("status"));
+        assert_eq!(problem.message, "expected a whole number, not `bad`");
+        let problem = query::<ExchangeFilter>(Some("status=99999")).unwrap_err();
+        assert_eq!(problem.message, "expected a whole number, not `99999`");
+        let problem = body::<Apply>(br#"{"proxies":[{"name":"a","listen":8001}]}"#).unwrap_err();
+        assert_eq!(problem.hint.as_deref(), Some("host and port, as text: `\"127.0.0.1:8001\"`"));
     }
 
     #[test]

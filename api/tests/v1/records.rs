@@ -75,6 +75,7 @@ async fn connections_are_listed_and_reset() {
         proxy: "p".to_owned(),
         peer: "127.0.0.1:5".to_owned(),
         upstream: None,
+        upstream_address: None,
         bytes_in: 1,
         bytes_out: 2,
         age_ms: 3,

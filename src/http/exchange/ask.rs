@@ -2,7 +2,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aconite_toxics::{Direction, Level};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use tokio::sync::oneshot;
 
 use super::{
@@ -13,7 +13,7 @@ use super::{
         governor::{BodyGovernor, concerns},
         headers::{self, Hop},
         target::Target,
-        upstream::UpstreamError,
+        upstream::{Answer, UpstreamError},
     },
     Filter, RequestBody, Running, bodies,
 };
@@ -27,7 +27,7 @@ impl Running {
         target: &Arc<Target>,
         authority: &str,
         filters: &mut [Filter],
-    ) -> Result<Response<Source>, UpstreamError> {
+    ) -> Result<Answer, UpstreamError> {
         let gate = self.headers().contains_key(header::EXPECT).then(oneshot::channel::<()>);
         let (go_on, asked) = gate.unzip();
         let gate = asked.map(|asked| Gate { asked, patience: Box::pin(tokio::time::sleep(Gate::PATIENCE)) });
@@ -53,28 +53,26 @@ impl Running {
             request
         };
         let upstreams = &self.ongoing.proxy.upstreams;
-        let response = match &**target {
+        let http2 = self.ongoing.http2 && self.upgrade.is_none();
+        let answer = match &**target {
             Target::Simulated { simulator, .. } => {
                 let response = simulator.handle(build(false).map(|()| body)).await;
-                response.map(|body| Source::Simulated(Box::new(body)))
+                let response = response.map(|body| Source::Simulated(Box::new(body)));
+                Answer { response, address: None, stale: false }
             }
             Target::Server { origin, .. } => {
                 let grpc = is_grpc(self.headers());
-                let answer = if self.ongoing.http2 && grpc && !origin.tls {
+                if http2 && grpc && !origin.tls {
                     upstreams.send_h2c(origin, build, body).await?
                 } else {
-                    upstreams.send(origin, self.ongoing.http2, build, body).await?
-                };
-                if answer.stale > 0 {
-                    self.attempt(target, "stale_connection", None, self.ongoing.now());
+                    upstreams.send(origin, http2, build, body).await?
                 }
-                answer.response
             }
         };
         if let Some(body) = tee.as_ref().and_then(Tee::complete) {
             self.ongoing.said(&Said::by(&body));
         }
-        Ok(response)
+        Ok(answer)
     }
 
     fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {

@@ -181,7 +181,7 @@ impl Running {
         let mut response = own_answer::refusal(trouble);
         self.mark(plan, response.headers_mut(), |toxic| toxic.level == Level::Connect);
         self.ongoing.answered(response.status().as_u16(), false);
-        self.ongoing.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
+        self.ongoing.failed(trouble.code());
         response
     }
 }
