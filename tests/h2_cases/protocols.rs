@@ -208,6 +208,35 @@ async fn h2_07_a_websocket_over_http2_is_an_upgrade_to_the_upstream() {
     assert_eq!(exchange.ending.unwrap().how, How::Fin, "{exchange:?}");
 }
 
+/// Whatever the upstream's TLS would agree to, for this it is asked in HTTP/1.1.
+#[tokio::test]
+async fn h2_07_an_upstream_with_both_protocols_is_asked_for_the_upgrade_in_http_1_1() {
+    let identity = Identity::of(&["localhost"]);
+    let acceptor = identity.server(&[b"h2", b"http/1.1"], &[]);
+    let origin = Origin::running(move |caller| {
+        let acceptor = acceptor.clone();
+        async move {
+            let Ok(mut stream) = acceptor.accept(caller.stream).await else { return };
+            if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                return serve_h2(stream, count).await;
+            }
+            read_head(&mut stream).await.unwrap();
+            let switched =
+                "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\nhello";
+            stream.write_all(switched.as_bytes()).await.unwrap();
+            std::future::pending::<()>().await;
+        }
+    })
+    .await;
+    let upstream = format!("https://localhost:{}", origin.address.port());
+    let proxied =
+        Proxied::with(json!({"upstream": upstream, "upstream_tls": {"ca": identity.cert_file()}})).await;
+    let (sender, _ended) = client(proxied.connect().await).await;
+    let (response, _sending) = extended_connect(&sender, "websocket").await;
+    assert_eq!(response.status(), 200);
+    assert_eq!(timeout(GUARD, response.into_body().data()).await.unwrap().unwrap().unwrap(), "hello");
+}
+
 #[tokio::test]
 async fn h2_07_what_the_upstream_says_instead_of_switching_is_the_answer() {
     let origin = realtime("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno").await;
