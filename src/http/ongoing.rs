@@ -369,7 +369,7 @@ impl Ongoing {
             course.ending = Some(end);
             self.redact(course);
         });
-        self.proxy.journal.end(&self.record);
+        self.proxy.journal.end(&self.record, &self.facts.headers);
         self.control.exchange_ends();
     }
 }
