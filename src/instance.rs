@@ -12,6 +12,7 @@ use aconite_toxics::Catalogue;
 
 use crate::{
     admin::AdminServer,
+    journal::Outlets,
     supervisor::{Shared, Supervisor},
     tls::{
         accept::Terminator,
@@ -205,6 +206,6 @@ impl Drop for Aconite {
 /// A supervisor that never listens, to try configurations on.
 pub(crate) fn dry_supervisor() -> Result<Arc<Supervisor>, StartError> {
     let authority = Arc::new(Authority::in_memory()?);
-    let shared = Shared::new(0, Catalogue::default(), authority, Terminator::new()?, None, 0)?;
+    let shared = Shared::new(0, Catalogue::default(), authority, Terminator::new()?, Outlets::default(), 0)?;
     Ok(Supervisor::new(shared, true, true))
 }

@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
-            AtomicU64,
+            AtomicBool, AtomicU64,
             Ordering::{AcqRel, Acquire, Relaxed},
         },
     },
@@ -14,9 +14,12 @@ use std::{
 
 use aconite_api::model::{self, Exchange, ExchangeEnd, ExchangeFilter, Happening, Strike};
 use aconite_dialects::{Dialect, Operation};
-use http::Method;
+use http::{HeaderMap, Method};
 use jiff::Timestamp;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{
+    Notify, broadcast,
+    mpsc::{self, error::TrySendError},
+};
 
 /// Exchanges that the journal keeps.
 const CAPACITY: usize = 10_000;
@@ -28,7 +31,25 @@ pub(crate) struct Journal {
     in_flight: AtomicU64,
     settled: Notify,
     feed: broadcast::Sender<Happening>,
-    log: Option<tokio::sync::mpsc::Sender<String>>,
+    outlets: Outlets,
+    overflown: AtomicBool,
+}
+
+/// Where exchanges that have ended go, besides the ring.
+#[derive(Default)]
+pub(crate) struct Outlets {
+    /// Takes each as a line of JSON.
+    pub(crate) lines: Option<mpsc::Sender<String>>,
+    /// Takes each as it is.
+    pub(crate) finished: Option<mpsc::Sender<Finished>>,
+}
+
+/// An exchange that has ended, without its bodies.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) exchange: Exchange,
+    /// The request's `traceparent`, if it has exactly one, unchecked.
+    pub(crate) traceparent: Option<Box<str>>,
 }
 
 /// One exchange, from its head to its end.
@@ -155,16 +176,29 @@ impl Record {
     }
 }
 
+impl Finished {
+    fn of(record: &Record, headers: &HeaderMap) -> Self {
+        let exchange = Exchange { request_body: None, response_body: None, ..record.view() };
+        let mut values = headers.get_all("traceparent").into_iter();
+        let traceparent = match (values.next(), values.next()) {
+            (Some(only), None) => only.to_str().ok().map(Into::into),
+            _ => None,
+        };
+        Self { exchange, traceparent }
+    }
+}
+
 impl Journal {
-    /// An empty one; what ends is written to `log` too, a JSON line each.
-    pub(crate) fn new(log: Option<tokio::sync::mpsc::Sender<String>>) -> Self {
+    /// An empty one; what ends goes to `outlets` too.
+    pub(crate) fn new(outlets: Outlets) -> Self {
         Self {
             ring: Mutex::default(),
             numbers: AtomicU64::new(1),
             in_flight: AtomicU64::new(0),
             settled: Notify::new(),
             feed: broadcast::channel(1_024).0,
-            log,
+            outlets,
+            overflown: AtomicBool::new(false),
         }
     }
 
@@ -182,13 +216,22 @@ impl Journal {
         record
     }
 
-    /// An exchange has ended, and its record is complete.
-    pub(crate) fn end(&self, record: &Record) {
-        if let Some(log) = &self.log
+    /// An exchange has ended, and its record is complete; `headers` are the request's.
+    pub(crate) fn end(&self, record: &Record, headers: &HeaderMap) {
+        if let Some(lines) = &self.outlets.lines
             && let Ok(line) = serde_json::to_string(&record.view())
-            && log.try_send(line).is_err()
+            && lines.try_send(line).is_err()
         {
             tracing::warn!("the journal file cannot keep up: a line is lost");
+        }
+        if let Some(finished) = &self.outlets.finished {
+            match finished.try_reserve() {
+                Ok(place) => place.send(Finished::of(record, headers)),
+                Err(TrySendError::Full(())) if !self.overflown.swap(true, Relaxed) => {
+                    tracing::warn!("the export of spans cannot keep up: some are lost, this is told once");
+                }
+                Err(_) => {}
+            }
         }
         if self.in_flight.fetch_sub(1, AcqRel) == 1 {
             self.settled.notify_waiters();

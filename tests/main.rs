@@ -22,6 +22,8 @@ mod http_cases;
 mod framing;
 // Toxics that a request brings along, and the kill switch over them.
 mod in_band;
+// Logs and spans that a collector gets.
+mod otlp;
 // What is recorded of what passed and struck.
 mod recording;
 // Real bug reports about JSON bodies.

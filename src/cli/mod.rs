@@ -12,6 +12,7 @@ mod flags;
 mod generate;
 mod journal;
 mod logs;
+mod otlp;
 mod proxies;
 mod remote;
 mod run;
@@ -137,12 +138,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(Cli { remote, command }: Cli) -> Outcome {
     match command {
         Command::Serve(args) => {
-            logs::init("info", args.drop_in());
-            runtime()?.block_on(serve::run(args))
+            let telemetry = logs::init_and_export("info", args.drop_in());
+            runtime()?.block_on(telemetry.around(|finished| serve::run(args, finished)))
         }
         Command::Run(args) => {
-            logs::init("warn", false);
-            runtime()?.block_on(run::run(args))
+            let telemetry = logs::init_and_export("warn", false);
+            runtime()?.block_on(telemetry.around(|finished| run::run(args, finished)))
         }
         Command::Demo { keep } => {
             logs::init("warn", false);

@@ -25,7 +25,7 @@ use super::{
     Failure, Outcome, check::checked, environment::Settings, remote::variable, serve::data_dir, toxic,
     trust::TrustFiles,
 };
-use crate::{config::Config, instance::Aconite};
+use crate::{config::Config, instance::Aconite, journal::Finished};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -53,12 +53,13 @@ pub(super) struct Args {
 }
 
 /// Runs the command to its end and exits as it did.
-pub(super) async fn run(args: Args) -> Outcome {
+pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) -> Outcome {
     let directory = data_dir()?;
     let Prepared { config, name, credentials } = prepared(&args).await?;
     let instance = Aconite::builder()
         .config(Config { data_dir: Some(directory.clone()), ..config })
         .drain(Duration::from_secs(2))
+        .finished(finished)
         .start()
         .await?;
     let address = instance.proxy_address(&name);

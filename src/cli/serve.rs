@@ -8,12 +8,16 @@ use std::{
 use aconite_api::{Control, ControlError, model::ProxySpec};
 use aconite_toxics::Catalogue;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
 
 use super::{Failure, Outcome, remote, trust::write_whole};
 use crate::{
     config::{Config, ConfigFile},
     instance::{Aconite, StartError},
+    journal::Finished,
     tls::authority::default_data_dir,
 };
 
@@ -88,7 +92,7 @@ impl Args {
 }
 
 /// Runs until a signal ends it.
-pub(super) async fn run(args: Args) -> Outcome {
+pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) -> Outcome {
     let mut signals = Signals::new()?;
     let drop_in = args.drop_in();
     let (file, proxies) = if drop_in { (None, lenient(&args)) } else { (strict(&args).await?, Vec::new()) };
@@ -99,7 +103,7 @@ pub(super) async fn run(args: Args) -> Outcome {
         (file, _) => remote::token(file.as_deref())?,
     };
     let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let mut builder = Aconite::builder().config(config).drop_in(drop_in).workers(workers);
+    let mut builder = Aconite::builder().config(config).drop_in(drop_in).workers(workers).finished(finished);
     if let Some(token) = token {
         builder = builder.token(token);
     }
@@ -128,7 +132,8 @@ pub(super) async fn run(args: Args) -> Outcome {
         () = instance.stop() => {}
         () = signals.stop() => {
             tracing::warn!("stopped at once");
-            return Ok(ExitCode::from(1));
+            // Not even what is still to be exported is waited for.
+            std::process::exit(1);
         }
     }
     tracing::info!("stopped");

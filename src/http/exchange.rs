@@ -96,7 +96,7 @@ fn refused(client: &Client, facts: &Facts, trouble: &Trouble) -> Response<Body> 
         course.duration_ms = Some(0.0);
         course.ending = Some(ExchangeEnd { side: Side::Proxy, how: How::Error });
     });
-    client.proxy.journal.end(&record);
+    client.proxy.journal.end(&record, &facts.headers);
     client.control.exchange_ends();
     answer
 }

@@ -370,7 +370,7 @@ impl Ongoing {
             course.ending = Some(end);
             self.end_captures(course);
         });
-        self.proxy.journal.end(&self.record);
+        self.proxy.journal.end(&self.record, &self.facts.headers);
         self.control.exchange_ends();
     }
 }

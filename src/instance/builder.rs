@@ -11,11 +11,13 @@ use std::{
 
 use aconite_api::{Security, model::ProxySpec};
 use aconite_toxics::{Catalogue, Millis};
+use tokio::sync::mpsc;
 
 use super::{Aconite, StartError, journal_file::JournalWriter};
 use crate::{
     admin::AdminServer,
     config::{self, Config},
+    journal::{Finished, Outlets},
     listen,
     supervisor::{Shared, Supervisor},
     tls::{accept::Terminator, authority::Authority},
@@ -33,6 +35,7 @@ pub struct Builder {
     token: Option<String>,
     drop_in: bool,
     workers: usize,
+    finished: Option<mpsc::Sender<Finished>>,
 }
 
 impl Builder {
@@ -45,6 +48,7 @@ impl Builder {
             token: None,
             drop_in: false,
             workers: 1,
+            finished: None,
         }
     }
 
@@ -136,12 +140,18 @@ impl Builder {
         self
     }
 
+    /// Where each exchange that has ended is sent too; what finds no room is lost. Default: nowhere.
+    pub(crate) fn finished(mut self, finished: Option<mpsc::Sender<Finished>>) -> Self {
+        self.finished = finished;
+        self
+    }
+
     /// Starts it, listening on everything that is configured.
     ///
     /// # Errors
     /// If anything that is configured cannot be had. Nothing runs then.
     pub async fn start(self) -> Result<Aconite, StartError> {
-        let Self { config, catalogue, token, drop_in, workers } = self;
+        let Self { config, catalogue, token, drop_in, workers, finished } = self;
         let token = match (token, &config.admin.token_file) {
             (None, Some(path)) => {
                 Some(read_token(path).map_err(|source| StartError::Token { path: path.clone(), source })?)
@@ -153,17 +163,18 @@ impl Builder {
             Some(directory) => Authority::load_or_create(directory)?,
             None => Authority::in_memory()?,
         };
-        let (log, journal) = match &config.journal.file {
+        let (lines, journal) = match &config.journal.file {
             None => (None, None),
             Some(path) => {
-                let (log, writer) = JournalWriter::open(path)
+                let (lines, writer) = JournalWriter::open(path)
                     .await
                     .map_err(|source| StartError::Journal { path: path.clone(), source })?;
-                (Some(log), Some(writer))
+                (Some(lines), Some(writer))
             }
         };
         let seed = config.seed.unwrap_or_else(random_seed);
-        let shared = Shared::new(seed, catalogue, Arc::new(authority), Terminator::new()?, log, workers)?;
+        let outlets = Outlets { lines, finished };
+        let shared = Shared::new(seed, catalogue, Arc::new(authority), Terminator::new()?, outlets, workers)?;
         let production = config.is_production();
         let supervisor = Supervisor::new(shared, !production, !production || config.allow_production);
         let mut instance = Aconite {

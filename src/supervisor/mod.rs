@@ -21,7 +21,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     http::{Pool, Upstreams, sweep_regularly},
-    journal::{self, Journal},
+    journal::{self, Journal, Outlets},
     metrics::SharedMetrics,
     proxy::Listening,
     tls,
@@ -51,7 +51,7 @@ impl Shared {
         catalogue: Catalogue,
         authority: Arc<tls::authority::Authority>,
         terminator: tls::accept::Terminator,
-        log: Option<tokio::sync::mpsc::Sender<String>>,
+        outlets: Outlets,
         workers: usize,
     ) -> io::Result<Self> {
         let pool = Arc::<Pool>::default();
@@ -61,7 +61,7 @@ impl Shared {
         Ok(Self {
             seed,
             catalogue: Arc::new(catalogue),
-            journal: Arc::new(Journal::new(log)),
+            journal: Arc::new(Journal::new(outlets)),
             metrics: SharedMetrics::default(),
             authority,
             terminator,
