@@ -209,7 +209,8 @@ pub(crate) async fn reach(
     }
     let (host, port) = place;
     match dial(&host, port, upstreams.connect_timeout, upstreams.own).await {
-        Ok(stream) => {
+        Ok((stream, address)) => {
+            connection.reached(address);
             connection.leads_to(&format!("{host}:{port}"));
             Some(stream)
         }
@@ -234,9 +235,6 @@ async fn wait_for_the_client_to_leave(client: &TcpStream) {
 
 /// Moves bytes both ways, through the connection's byte toxics.
 pub(crate) async fn relay(client: TcpStream, upstream: TcpStream, connection: &Arc<ConnectionShared>) {
-    if let Ok(address) = upstream.peer_addr() {
-        connection.reached(address);
-    }
     let up = Lane::new(connection.opened, connection.governor(Direction::Upstream));
     let down = Lane::new(connection.opened, connection.governor(Direction::Downstream));
     let relay = link::relay(client, upstream, up, down, &connection.counters, connection.stop.cancelled());

@@ -52,7 +52,7 @@ impl DialError {
     }
 }
 
-/// Connects to the first address that answers: all are tried, staggered.
+/// Connects to the first address that answers, and tells it: all are tried, staggered.
 ///
 /// # Errors
 /// If none answers within `limit`, or one of them is `own`.
@@ -61,7 +61,7 @@ pub(crate) async fn dial(
     port: u16,
     limit: Duration,
     own: Option<SocketAddr>,
-) -> Result<TcpStream, DialError> {
+) -> Result<(TcpStream, SocketAddr), DialError> {
     let attempt = async {
         let addresses = resolve(host, port).await?;
         if let Some(own) = own
@@ -71,12 +71,12 @@ pub(crate) async fn dial(
         }
         first_to_answer(host, addresses).await
     };
-    let stream = timeout(limit, attempt)
+    let (stream, address) = timeout(limit, attempt)
         .await
         .unwrap_or_else(|_| Err(DialError::Timeout { host: host.to_owned(), limit }))?;
     // The kernel may refuse on a socket that is gone already; the first read then tells.
     link::prepare(&stream);
-    Ok(stream)
+    Ok((stream, address))
 }
 
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
@@ -103,7 +103,10 @@ pub(crate) fn is_own(address: SocketAddr, own: SocketAddr) -> bool {
         && (address.ip() == own.ip() || (own.ip().is_unspecified() && address.ip().is_loopback()))
 }
 
-async fn first_to_answer(host: &str, addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
+async fn first_to_answer(
+    host: &str,
+    addresses: Vec<SocketAddr>,
+) -> Result<(TcpStream, SocketAddr), DialError> {
     let mut addresses = addresses.into_iter();
     let mut tries = JoinSet::new();
     let mut failure = None;
@@ -126,7 +129,7 @@ async fn first_to_answer(host: &str, addresses: Vec<SocketAddr>) -> Result<TcpSt
         let more = addresses.len() > 0;
         tokio::select! {
             Some(joined) = tries.join_next() => match joined {
-                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(error)) => { failure.get_or_insert(error); }
                 Err(_) => {}
             },
@@ -135,8 +138,9 @@ async fn first_to_answer(host: &str, addresses: Vec<SocketAddr>) -> Result<TcpSt
     }
 }
 
-async fn connect(address: SocketAddr) -> Result<TcpStream, DialError> {
-    TcpStream::connect(address).await.map_err(|source| DialError::Connect { address, source })
+async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), DialError> {
+    let connected = TcpStream::connect(address).await;
+    connected.map(|stream| (stream, address)).map_err(|source| DialError::Connect { address, source })
 }
 
 #[cfg(test)]
@@ -153,8 +157,8 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let refused: SocketAddr = ([127, 0, 0, 1], port).into();
         let works = listener.local_addr().unwrap();
-        let stream = first_to_answer("localhost", vec![refused, works]).await.unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), works);
+        let (stream, address) = first_to_answer("localhost", vec![refused, works]).await.unwrap();
+        assert_eq!((stream.peer_addr().unwrap(), address), (works, works));
     }
 
     #[tokio::test]
@@ -171,7 +175,8 @@ mod tests {
             queued.push(stream.unwrap());
         }
         let dialled = timeout(Duration::from_secs(3), first_to_answer("x", vec![address, works])).await;
-        assert_eq!(dialled.unwrap().unwrap().peer_addr().unwrap(), works);
+        let (stream, told) = dialled.unwrap().unwrap();
+        assert_eq!((stream.peer_addr().unwrap(), told), (works, works));
     }
 
     #[tokio::test]

@@ -40,7 +40,7 @@ pub(crate) struct Http1 {
     /// The worker that made it, whose thread hears of its socket first.
     pub(crate) worker: Option<usize>,
     /// Where it leads.
-    pub(crate) address: Option<SocketAddr>,
+    pub(crate) address: SocketAddr,
     /// Bytes read from it so far.
     pub(crate) read: Arc<AtomicU64>,
 }
@@ -97,7 +97,7 @@ pub(crate) enum Connection {
 pub(crate) struct Http2 {
     pub(crate) sender: http2::SendRequest<Body>,
     /// Where it leads.
-    pub(crate) address: Option<SocketAddr>,
+    pub(crate) address: SocketAddr,
 }
 
 impl Http2 {

@@ -318,10 +318,13 @@ async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place:
 
 async fn dialled(connection: &ConnectionShared, (host, port): &(String, u16)) -> Result<TcpStream, Trouble> {
     let upstreams = &connection.proxy.upstreams;
-    dial(host, *port, upstreams.connect_timeout, upstreams.own).await.map_err(|error| {
+    let dialled = dial(host, *port, upstreams.connect_timeout, upstreams.own).await;
+    let (stream, address) = dialled.map_err(|error| {
         tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
         Trouble::new(error.status(), error.code(), error.to_string())
-    })
+    })?;
+    connection.reached(address);
+    Ok(stream)
 }
 
 async fn reach(

@@ -88,7 +88,7 @@ impl UpstreamError {
 /// An answer, and how it was come by.
 pub(crate) struct Answer {
     pub(crate) response: Response<Source>,
-    /// Which of the upstream's addresses gave it.
+    /// Which of the upstream's addresses gave it; none did if it is simulated.
     pub(crate) address: Option<SocketAddr>,
     /// Whether a kept connection turned out to be dead before.
     pub(crate) stale: bool,
@@ -177,9 +177,9 @@ impl Upstreams {
         pool: &Arc<HostPool>,
         alpn: &[&[u8]],
     ) -> Result<Connection, UpstreamError> {
-        let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
+        let (stream, address) = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
         if !origin.tls {
-            return self.handshake_http1(UpstreamIo::plain(stream), origin).await;
+            return self.handshake_http1(UpstreamIo::plain(stream), origin, address).await;
         }
         let handshake =
             self.connector.connect(stream, origin.server_name.as_ref().unwrap_or(&origin.host), alpn);
@@ -190,9 +190,9 @@ impl Upstreams {
         let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
         let io = UpstreamIo::tls(tls);
         if http2 {
-            self.handshake_http2(io, origin, pool).await
+            self.handshake_http2(io, origin, pool, address).await
         } else {
-            self.handshake_http1(io, origin).await
+            self.handshake_http1(io, origin, address).await
         }
     }
 
@@ -210,15 +210,21 @@ impl Upstreams {
         let connection = match pool.take(true) {
             Some(connection @ Connection::Http2(_)) => connection,
             _ => {
-                let stream = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
-                self.handshake_http2(UpstreamIo::plain(stream), origin, &pool).await?
+                let (stream, address) =
+                    dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
+                self.handshake_http2(UpstreamIo::plain(stream), origin, &pool, address).await?
             }
         };
         self.send_on(connection, &pool, &build, body).await.map_err(|failure| failure.into_error(origin))
     }
 
-    async fn handshake_http1(&self, io: UpstreamIo, origin: &Origin) -> Result<Connection, UpstreamError> {
-        let (read, address) = (io.read_counter(), io.peer());
+    async fn handshake_http1(
+        &self,
+        io: UpstreamIo,
+        origin: &Origin,
+        address: SocketAddr,
+    ) -> Result<Connection, UpstreamError> {
+        let read = io.read_counter();
         let (sender, connection) = http1::Builder::new()
             .preserve_header_case(true)
             .max_header_size(MAX_HEADER_SECTION)
@@ -242,8 +248,8 @@ impl Upstreams {
         io: UpstreamIo,
         origin: &Origin,
         pool: &Arc<HostPool>,
+        address: SocketAddr,
     ) -> Result<Connection, UpstreamError> {
-        let address = io.peer();
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
             .max_header_list_size(MAX_HEADER_SECTION as u32)
@@ -277,12 +283,13 @@ impl Upstreams {
                     nothing_came: false,
                     source: failed.into_error(),
                 })?;
-                Ok(Answer { response: response.map(Source::Incoming), address, stale: false })
+                let response = response.map(Source::Incoming);
+                Ok(Answer { response, address: Some(address), stale: false })
             }
             Connection::Http1(connection) => {
                 let address = connection.address;
                 let response = self.send_http1(connection, pool, build(false).map(|()| body)).await?;
-                Ok(Answer { response, address, stale: false })
+                Ok(Answer { response, address: Some(address), stale: false })
             }
         }
     }

@@ -1,7 +1,6 @@
 //! The upstream's side of a connection as hyper sees it.
 use std::{
     io::{self, IoSlice},
-    net::SocketAddr,
     pin::Pin,
     sync::{
         Arc,
@@ -40,14 +39,6 @@ impl UpstreamIo {
 
     pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Self {
         Self { stream: Stream::Tls(Box::new(stream)), unwritable: false, read: Arc::default() }
-    }
-
-    /// The other end's address.
-    pub(crate) fn peer(&self) -> Option<SocketAddr> {
-        match &self.stream {
-            Stream::Plain(stream) => stream.peer_addr().ok(),
-            Stream::Tls(stream) => stream.get_ref().0.peer_addr().ok(),
-        }
     }
 
     /// Counts the bytes read.

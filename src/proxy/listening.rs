@@ -1,12 +1,14 @@
 //! One listener: it accepts, bounds, and hands over.
 use std::{
+    io,
     net::SocketAddr,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{Interest, unix::AsyncFd},
+    net::TcpStream,
     sync::Semaphore,
     task::JoinHandle,
 };
@@ -38,13 +40,17 @@ impl Listening {
         socket: std::net::TcpListener,
         context: Arc<ProxyContext>,
         shared: &Shared,
-    ) -> std::io::Result<Self> {
+    ) -> io::Result<Self> {
         let address = socket.local_addr()?;
         let served = Arc::new(RwLock::new(Served { context, stop: CancellationToken::new() }));
-        let worker = shared.workers.least_busy().ok_or(std::io::ErrorKind::Unsupported)?;
+        let worker = shared.workers.least_busy().ok_or(io::ErrorKind::Unsupported)?;
         let listener = {
             let _on = worker.runtime().enter();
-            TcpListener::from_std(socket)?
+            #[expect(
+                deprecated,
+                reason = "its successor is unsafe for the sake of types that do not own what they name"
+            )]
+            AsyncFd::try_with_interest(socket, Interest::READABLE)?
         };
         let doors = Doors { workers: Arc::clone(&shared.workers), tasks: shared.tracker.clone() };
         let accepting = worker.runtime().spawn(accept(listener, Arc::clone(&served), doors));
@@ -84,39 +90,45 @@ struct Doors {
 }
 
 impl Doors {
-    /// Runs a connection on the worker that has the fewest. An error says that the socket cannot be had there.
-    fn open<F>(
-        &self,
-        stream: TcpStream,
-        run: impl FnOnce(TcpStream) -> F + Send + 'static,
-    ) -> std::io::Result<()>
+    /// Runs a connection on the worker that has the fewest.
+    fn open<F>(&self, stream: std::net::TcpStream, run: impl FnOnce(TcpStream) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let Some(worker) = self.workers.least_busy() else { return Ok(()) };
+        let Some(worker) = self.workers.least_busy() else { return };
         let place = worker.place();
-        if worker.is_here() {
-            let running = run(stream);
-            self.tasks.spawn(async move {
-                running.await;
-                drop(place);
-            });
-            return Ok(());
-        }
-        let stream = stream.into_std()?;
-        let moved = async move {
+        let running = async move {
             match TcpStream::from_std(stream) {
                 Ok(stream) => run(stream).await,
                 Err(error) => tracing::warn!(%error, "a connection cannot go on"),
             }
             drop(place);
         };
-        self.tasks.spawn_on(moved, worker.runtime());
-        Ok(())
+        if worker.is_here() {
+            self.tasks.spawn(running);
+        } else {
+            self.tasks.spawn_on(running, worker.runtime());
+        }
     }
 }
 
-async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, doors: Doors) {
+/// The next connection, which no runtime knows yet: it is for the one of its worker to watch it.
+#[cfg(target_os = "linux")]
+fn next(listener: &std::net::TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
+    use rustix::net::{SocketFlags, acceptfrom_with};
+    let (stream, peer) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok()).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((stream.into(), peer))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn next(listener: &std::net::TcpListener) -> io::Result<(std::net::TcpStream, SocketAddr)> {
+    let (stream, peer) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    Ok((stream, peer))
+}
+
+async fn accept(listener: AsyncFd<std::net::TcpListener>, served: Arc<RwLock<Served>>, doors: Doors) {
     let now = || {
         let served = served.read().unwrap_or_else(PoisonError::into_inner);
         (Arc::clone(&served.context), served.stop.child_token())
@@ -124,21 +136,23 @@ async fn accept(listener: TcpListener, served: Arc<RwLock<Served>>, doors: Doors
     let limit = Arc::new(Semaphore::new(now().0.spec.max_connections.unwrap_or(10_000)));
     loop {
         let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { return };
-        let accepted = listener.accept().await.and_then(|(stream, peer)| {
-            let (proxy, stop) = now();
-            doors.open(stream, move |stream| async move {
-                let shared = Arc::new(ConnectionShared::new(&proxy, peer, stop));
-                let id = shared.id;
-                proxy.open().insert(id, Arc::clone(&shared));
-                serve(stream, shared).await;
-                proxy.open().remove(&id);
-                drop(permit);
-            })
-        });
-        if let Err(error) = accepted {
-            // Out of file descriptors, or a client that left while it waited: go on, gently.
-            tracing::warn!(proxy = %now().0.name, %error, "cannot accept a connection");
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        match listener.async_io(Interest::READABLE, next).await {
+            Ok((stream, peer)) => {
+                let (proxy, stop) = now();
+                doors.open(stream, move |stream| async move {
+                    let shared = Arc::new(ConnectionShared::new(&proxy, peer, stop));
+                    let id = shared.id;
+                    proxy.open().insert(id, Arc::clone(&shared));
+                    serve(stream, shared).await;
+                    proxy.open().remove(&id);
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                // Out of file descriptors, or a client that left while it waited: go on, gently.
+                tracing::warn!(proxy = %now().0.name, %error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         }
     }
 }
