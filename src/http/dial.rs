@@ -1,5 +1,12 @@
 //! Connections to upstreams: names to addresses, addresses to sockets.
-use std::{io, net::SocketAddr, time::Duration};
+use std::{
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    task::Poll,
+    time::Duration,
+};
 
 use http::StatusCode;
 use thiserror::Error;
@@ -71,12 +78,28 @@ pub(crate) async fn dial(
         }
         first_to_answer(host, addresses).await
     };
-    let (stream, address) = timeout(limit, attempt)
-        .await
-        .unwrap_or_else(|_| Err(DialError::Timeout { host: host.to_owned(), limit }))?;
+    let mut attempt = pin!(attempt);
+    let (stream, address) = match at_once(attempt.as_mut()).await {
+        Some(dialled) => dialled?,
+        None => timeout(limit, attempt)
+            .await
+            .unwrap_or_else(|_| Err(DialError::Timeout { host: host.to_owned(), limit }))?,
+    };
     // The kernel may refuse on a socket that is gone already; the first read then tells.
     link::prepare(&stream);
     Ok((stream, address))
+}
+
+/// What a future comes to as soon as the runtime has looked at its sockets once. To wait for more a clock has to be set,
+/// and setting it wakes the runtime for nothing where the upstream is near.
+async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    for _ in 0..2 {
+        if let Poll::Ready(output) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
+            return Some(output);
+        }
+        tokio::task::yield_now().await;
+    }
+    None
 }
 
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
