@@ -1,26 +1,21 @@
 //! Bodies on their way: untouched ones are moved, others go through a lane of toxics.
+mod flow;
+
 use std::{
     pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, ready},
-    time::Duration,
+    task::{Context, Poll},
 };
 
-use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_dialects::Meter;
-use aconite_toxics::Step;
 use bytes::Bytes;
-use http::HeaderMap;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use tokio::time::Sleep;
 
 pub(crate) use super::{
     again::Again,
     gate::Gate,
     source::{Source, Tee},
 };
-use super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing, source::Broken};
-use crate::link::Lane;
+pub(crate) use flow::Flow;
 
 /// A body that leaves the proxy, in either direction.
 #[derive(Default)]
@@ -39,13 +34,7 @@ impl Body {
         match self {
             Self::Empty | Self::NotModified(_) => Some(Again::Full(Bytes::new())),
             Self::Full(bytes) => Some(Again::Full(bytes.clone())),
-            Self::Flow(flow) => match &flow.source {
-                Some(Source::Tee(tee)) if flow.lane.is_transparent() => {
-                    let governor = flow.lane.governor();
-                    Some(Again::Tee(tee.rewound(), Arc::clone(governor.ongoing()), governor.scope().clone()))
-                }
-                _ => None,
-            },
+            Self::Flow(flow) => flow.again(),
         }
     }
 }
@@ -58,323 +47,6 @@ pub(crate) enum BodyError {
     Reset(#[source] h2::Error),
     #[error("the body was cut off")]
     CutOff,
-}
-
-/// A body in motion.
-pub(crate) struct Flow {
-    source: Option<Source>,
-    lane: Lane<BodyGovernor>,
-    decoding: Option<Decoding>,
-    trailers: Option<HeaderMap>,
-    role: Role,
-    state: State,
-    bytes: u64,
-    /// The length that the head announces, while nothing changes it.
-    length: Option<u64>,
-}
-
-enum Role {
-    /// To the upstream.
-    Request { gate: Option<Gate> },
-    /// To the client.
-    Response,
-}
-
-enum State {
-    Moving,
-    /// Everything was sent but the trailers.
-    Trailers,
-    /// Over.
-    Done,
-    /// The connection breaks in a moment.
-    Breaking(Pin<Box<Sleep>>),
-    /// The connection is being closed or broken; nothing more is said here.
-    Silent,
-}
-
-/// Between the last byte and a reset: an RST, or RST_STREAM, that comes together with data makes clients throw
-/// away what they had not read yet, and then how much they saw is a matter of luck.
-const BEFORE_RESET: Duration = Duration::from_millis(40);
-
-impl Flow {
-    /// A request's body on its way to the upstream.
-    pub(crate) fn request(source: Source, governor: BodyGovernor, gate: Option<Gate>) -> Self {
-        Self::new(source, governor, None, Role::Request { gate }, None)
-    }
-
-    /// An answer's body on its way to the client.
-    pub(crate) fn response(
-        source: Source,
-        governor: BodyGovernor,
-        decoding: Option<Decoding>,
-        length: Option<u64>,
-    ) -> Self {
-        let mut flow = Self::new(source, governor, decoding, Role::Response, length);
-        if flow.is_over() {
-            flow.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
-        }
-        flow
-    }
-
-    fn new(
-        source: Source,
-        governor: BodyGovernor,
-        decoding: Option<Decoding>,
-        role: Role,
-        length: Option<u64>,
-    ) -> Self {
-        let started = governor.ongoing().started;
-        let lane = Lane::new(started, governor);
-        Self {
-            source: Some(source),
-            lane,
-            decoding,
-            trailers: None,
-            role,
-            state: State::Moving,
-            bytes: 0,
-            length,
-        }
-    }
-
-    fn ongoing(&self) -> &Arc<Ongoing> {
-        self.lane.governor().ongoing()
-    }
-
-    /// Whether nothing is left to come or to send.
-    fn is_over(&self) -> bool {
-        self.source.as_ref().is_none_or(Source::is_end_stream)
-            && self.lane.is_transparent()
-            && self.trailers.is_none()
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        loop {
-            let polled = self.poll_now(cx);
-            // Most bodies are over before anybody has to be told of changes.
-            if polled.is_ready() || !self.lane.poll_changes(cx) {
-                return polled;
-            }
-        }
-    }
-
-    /// Gives what is there, under the toxics of now.
-    fn poll_now(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        loop {
-            match &mut self.state {
-                State::Moving => {}
-                State::Breaking(moment) => {
-                    ready!(moment.as_mut().poll(cx));
-                    return self.break_now();
-                }
-                State::Trailers => {
-                    self.state = State::Done;
-                    return Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::trailers(trailers))));
-                }
-                State::Done => return Poll::Ready(None),
-                State::Silent => return Poll::Pending,
-            }
-            self.lane.follow_changes();
-            if self.lane.is_transparent() {
-                match ready!(self.poll_source(cx)) {
-                    Step::Item(bytes) => return Poll::Ready(Some(Ok(self.passed(bytes)))),
-                    step => {
-                        if let Some(result) = self.end(&step, Side::Upstream) {
-                            return Poll::Ready(result);
-                        }
-                    }
-                }
-                continue;
-            }
-            match self.lane.poll_next(cx) {
-                Poll::Ready(Step::Item(bytes)) if bytes.is_empty() => {}
-                Poll::Ready(Step::Item(bytes)) => {
-                    let frame = self.passed(bytes);
-                    self.wind_up(cx);
-                    return Poll::Ready(Some(Ok(frame)));
-                }
-                Poll::Ready(step) => {
-                    let side = if self.source.is_some() { Side::Toxic } else { Side::Upstream };
-                    if let Some(result) = self.end(&step, side) {
-                        return Poll::Ready(result);
-                    }
-                }
-                Poll::Pending if self.source.is_some() && self.lane.has_room() => {
-                    let step = ready!(self.poll_source(cx));
-                    self.lane.push(step);
-                }
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-    }
-
-    /// The next step from the source, decoded. The source is let go of with its last step.
-    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Step<Bytes>> {
-        if let Role::Request { gate } = &mut self.role
-            && let Some(waiting) = gate
-        {
-            ready!(waiting.poll(cx));
-            *gate = None;
-        }
-        loop {
-            let Some(source) = &mut self.source else { return Poll::Ready(Step::End) };
-            let step = match ready!(source.poll_frame(cx)) {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(bytes) => match &mut self.decoding {
-                        None => {
-                            // A request that was read whole is in the journal already.
-                            if matches!(source, Source::Incoming(_) | Source::Tee(_))
-                                && matches!(self.role, Role::Request { .. })
-                            {
-                                self.lane.governor().ongoing().capture_request(&bytes);
-                            }
-                            Step::Item(bytes)
-                        }
-                        Some(decoding) => match decoding.push(&bytes) {
-                            Ok(plain) if plain.is_empty() => continue,
-                            Ok(plain) => Step::Item(plain),
-                            Err(error) => {
-                                tracing::warn!(%error, "an answer is not coded as its head says");
-                                Step::Reset
-                            }
-                        },
-                    },
-                    Err(frame) => {
-                        self.trailers = frame.into_trailers().ok();
-                        continue;
-                    }
-                },
-                Some(Err(broken)) => {
-                    self.ongoing().broke(&broken);
-                    if broken.how == How::Fin { Step::Close } else { Step::Reset }
-                }
-                None if self.gave_up() => {
-                    self.ongoing().broke(&Broken { how: How::Rst, reason: Some(h2::Reason::NO_ERROR) });
-                    Step::Reset
-                }
-                None => {
-                    if matches!(self.role, Role::Request { .. }) {
-                        self.ongoing().control.chunks_end();
-                    }
-                    Step::End
-                }
-            };
-            if !matches!(step, Step::Item(_)) {
-                self.source = None;
-            }
-            return Poll::Ready(step);
-        }
-    }
-
-    /// Whether the source ended by a reset with `NO_ERROR`, which hyper gives as its end.
-    ///
-    /// From a client that is an end before the time, for only servers may answer early (RFC 9113, section 8.1). From
-    /// an upstream it says that the answer was complete, unless its length says otherwise.
-    fn gave_up(&self) -> bool {
-        let Some(source) = &self.source else { return false };
-        match self.role {
-            Role::Request { .. } => self.ongoing().http2 && source.stopped_early(),
-            Role::Response => {
-                source.stopped_early() && source.exact_size().is_some_and(|missing| missing > 0)
-            }
-        }
-    }
-
-    /// Data is about to leave.
-    fn passed(&mut self, bytes: Bytes) -> Frame<Bytes> {
-        self.bytes += bytes.len() as u64;
-        self.lane.governor_mut().moved(&bytes);
-        if matches!(self.role, Role::Response) {
-            self.ongoing().capture_response(&bytes);
-            self.ongoing().first_byte();
-            if self.is_over() {
-                self.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
-            }
-        } else if self.is_over() {
-            // Nobody asks for an end that is known.
-            self.ongoing().request_passed(self.bytes);
-        }
-        Frame::data(bytes)
-    }
-
-    /// Whether the client has all that the head announced, after which HTTP/1.1 asks for nothing more.
-    fn is_whole(&self) -> bool {
-        self.length.is_some_and(|length| self.bytes >= length)
-    }
-
-    /// Hears what toxics say of the end of a body that is whole: nobody would ask for it later.
-    fn wind_up(&mut self, cx: &mut Context<'_>) {
-        // A stream has no length: for its events this is all.
-        if !(matches!(self.role, Role::Response) && self.is_whole()) {
-            return;
-        }
-        if !(self.source.as_ref().is_none_or(Source::is_end_stream) && self.lane.is_empty()) {
-            return;
-        }
-        if self.source.take().is_some() {
-            self.lane.push(Step::End);
-        }
-        if matches!(self.lane.poll_next(cx), Poll::Ready(Step::End)) {
-            self.end(&Step::End, Side::Upstream);
-        }
-    }
-
-    /// The body ends; `None` if there is more to do.
-    fn end(&mut self, step: &Step<Bytes>, side: Side) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.source = None;
-        let how = match step {
-            Step::Item(_) | Step::End => How::Clean,
-            Step::Close => How::Fin,
-            Step::Reset => How::Rst,
-        };
-        if how == How::Clean {
-            self.state = if self.trailers.is_some() { State::Trailers } else { State::Done };
-        }
-        match self.role {
-            Role::Request { .. } => {
-                self.ongoing().request_passed(self.bytes);
-                (how != How::Clean).then(|| {
-                    // The upstream is told the code with which the client gave up.
-                    let reason = self.ongoing().reset_reason();
-                    Some(Err(reason.map_or(BodyError::CutOff, |reason| BodyError::Reset(reason.into()))))
-                })
-            }
-            Role::Response => {
-                self.finish(ExchangeEnd { side, how });
-                if how != How::Clean {
-                    self.break_off(how);
-                }
-                None
-            }
-        }
-    }
-
-    /// Ends the client's connection, or its stream.
-    fn break_off(&mut self, how: How) {
-        if how == How::Rst {
-            self.state = State::Breaking(Box::pin(tokio::time::sleep(BEFORE_RESET)));
-        } else {
-            self.ongoing().control.fin_after_flush();
-            self.state = State::Silent;
-        }
-    }
-
-    fn break_now(&mut self) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let ongoing = self.ongoing();
-        if ongoing.http2 {
-            let reason = ongoing.reset_reason().unwrap_or(h2::Reason::INTERNAL_ERROR);
-            self.state = State::Done;
-            return Poll::Ready(Some(Err(BodyError::Reset(reason.into()))));
-        }
-        ongoing.control.reset();
-        self.state = State::Silent;
-        Poll::Pending
-    }
-
-    fn finish(&mut self, end: ExchangeEnd) {
-        let meter = self.lane.governor().meter().cloned().unwrap_or_default();
-        self.ongoing().finish(end, self.bytes, meter.events(), meter.unterminated_tail());
-    }
 }
 
 impl HttpBody for Body {
@@ -401,11 +73,7 @@ impl HttpBody for Body {
             Self::Full(bytes) => bytes.is_empty(),
             // Else hyper would not tell the length.
             Self::NotModified(_) => false,
-            Self::Flow(flow) => match flow.state {
-                State::Moving => flow.is_over(),
-                State::Done => true,
-                State::Trailers | State::Breaking(_) | State::Silent => false,
-            },
+            Self::Flow(flow) => flow.is_end_stream(),
         }
     }
 
@@ -414,20 +82,7 @@ impl HttpBody for Body {
             Self::Empty => SizeHint::with_exact(0),
             Self::NotModified(length) => SizeHint::with_exact(*length),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Flow(flow) => flow.length.map_or_else(SizeHint::new, SizeHint::with_exact),
-        }
-    }
-}
-
-impl Drop for Flow {
-    fn drop(&mut self) {
-        if matches!(self.role, Role::Response) {
-            let end = match self.state {
-                _ if self.is_whole() => ExchangeEnd { side: Side::Upstream, how: How::Clean },
-                State::Silent => ExchangeEnd { side: Side::Client, how: How::Hang },
-                _ => self.ongoing().given_up(),
-            };
-            self.finish(end);
+            Self::Flow(flow) => flow.length().map_or_else(SizeHint::new, SizeHint::with_exact),
         }
     }
 }

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::{
     headers::{self, Hop},
     server::Sniffed,
-    tunnel,
+    tunnel::connect,
     upstream::MAX_HEADERS,
 };
 
@@ -21,11 +21,11 @@ pub fn protocol(input: &[u8]) {
 
 /// Where a CONNECT leads can be written down again, and then leads to the same place.
 pub fn connect(input: &[u8]) {
-    let Ok(asked) = tunnel::parse(input) else { return };
+    let Ok(asked) = connect::parse(input) else { return };
     assert!(!asked.host.is_empty() && !asked.host.contains(['/', '@', ' ', '[', ']']), "{:?}", asked.host);
     let bracketed = if asked.host.contains(':') { format!("[{}]", asked.host) } else { asked.host.clone() };
     let head = format!("CONNECT {bracketed}:{} HTTP/1.1\r\n\r\n", asked.port);
-    let again = tunnel::parse(head.as_bytes()).map_err(drop).expect("its own words are read");
+    let again = connect::parse(head.as_bytes()).map_err(drop).expect("its own words are read");
     assert_eq!((again.host, again.port), (asked.host, asked.port));
 }
 

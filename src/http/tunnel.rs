@@ -1,12 +1,16 @@
 //! CONNECT: tunnels that are opened, and tunnels that are left closed.
+pub(super) mod connect;
+
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use aconite_toxics::{ConnectFault, RequestFacts};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, Response, StatusCode};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
+
+use connect::Connect;
 
 use super::{
     body::Body,
@@ -18,7 +22,7 @@ use super::{
     server::{Sniffed, handshake, serve_http, serve_plain, sniff, socket},
     target::{Origin, Target},
     unreachable::unreachable,
-    upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
+    upstream::MAX_HEADER_SECTION,
 };
 use crate::{
     connection::ConnectionShared,
@@ -26,15 +30,6 @@ use crate::{
     proxy::relay,
     tls::{self, Negotiated as _, host::Readable},
 };
-
-/// A CONNECT request.
-pub(super) struct Connect {
-    /// Without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
-    headers: HeaderMap,
-    http10: bool,
-}
 
 /// Serves a client of a forward proxy.
 pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules) {
@@ -47,7 +42,7 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShar
         }
         let head = tokio::time::timeout(proxy.header_timeout, read_head(&mut stream)).await;
         let connect = match head {
-            Ok(Ok(head)) => parse(&head),
+            Ok(Ok(head)) => connect::parse(&head),
             Ok(Err(trouble)) => Err(trouble),
             Err(_) => return write_answer(&mut stream, own_answer::too_slow()).await,
         };
@@ -121,45 +116,6 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
             )));
         }
     }
-}
-
-/// Reads a CONNECT request's head.
-///
-/// # Errors
-/// What the client is told.
-pub(super) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
-    let bad = |text: String| Some(Trouble::new(StatusCode::BAD_REQUEST, "bad_connect", text));
-    let mut slots = vec![httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut request = httparse::Request::new(&mut slots);
-    request.parse(head).map_err(|error| bad(format!("the CONNECT request cannot be read: {error}")))?;
-    let target = request.path.unwrap_or_default();
-    let (host, port) = authority(target).ok_or_else(|| bad(format!("`{target}` is no host:port")))?;
-    let mut headers = HeaderMap::new();
-    for field in request.headers.iter() {
-        if let (Ok(name), Ok(value)) =
-            (HeaderName::from_bytes(field.name.as_bytes()), HeaderValue::from_bytes(field.value))
-        {
-            headers.append(name, value);
-        }
-    }
-    if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
-        return Err(Some(own_answer::framed_twice()));
-    }
-    Ok(Connect { host, port, headers, http10: request.version == Some(0) })
-}
-
-/// Host and port. An IPv6 address may come without brackets: the last colon is the port's.
-fn authority(target: &str) -> Option<(String, u16)> {
-    let (host, port) = target.rsplit_once(':')?;
-    let port = port.parse().ok()?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let host = match bare {
-        Some(bare) => bare,
-        None if host.contains(':') => host.parse::<std::net::Ipv6Addr>().ok().map(|_| host)?,
-        None => host,
-    };
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte) || byte >= 0x80;
-    (!host.is_empty() && host.bytes().all(allowed)).then(|| (host.to_ascii_lowercase(), port))
 }
 
 async fn tunnel(
@@ -370,40 +326,4 @@ async fn write_answer(stream: &mut TcpStream, answer: Response<Body>) {
     let bytes = own_answer::wire(&answer);
     // A client that has left needs no answer.
     let _ = stream.write_all(&bytes).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prx_07_addresses_come_with_and_without_brackets() {
-        for (target, host, port) in [
-            ("api.test:443", "api.test", 443),
-            ("API.test:8443", "api.test", 8443),
-            ("2001:db8::1:443", "2001:db8::1", 443),
-            ("[2001:db8::1]:443", "2001:db8::1", 443),
-            ("[::ffff:127.0.0.1]:443", "::ffff:127.0.0.1", 443),
-            ("[fe80::1%25eth0]:443", "fe80::1%25eth0", 443),
-            ("203.0.113.9:8443", "203.0.113.9", 8443),
-            ("xn--xgs754b.example.test:443", "xn--xgs754b.example.test", 443),
-        ] {
-            assert_eq!(authority(target), Some((host.to_owned(), port)), "{target}");
-        }
-        for target in
-            ["", "api.test", ":443", "api.test:", "api.test:99999", "a b:1", "u@h:1", "a:b:c:1", "/x:1"]
-        {
-            assert_eq!(authority(target), None, "{target}");
-        }
-    }
-
-    #[test]
-    fn http_31_unusual_connects_are_read() {
-        let old = b"CONNECT api.example.test:443 HTTP/1.0\r\nProxy-Authorization: Basic x\r\n\r\n";
-        let connect = parse(old).map_err(drop).unwrap();
-        assert!(connect.http10);
-        assert_eq!((connect.host.as_str(), connect.port), ("api.example.test", 443));
-        let undici = b"CONNECT api.example.test:443 HTTP/1.1\r\nhost: api.example.test\r\nconnection: close\r\nproxy-connection: keep-alive\r\n\r\n";
-        assert!(!parse(undici).map_err(drop).unwrap().http10);
-    }
 }
