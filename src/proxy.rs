@@ -208,7 +208,7 @@ pub(crate) async fn reach(
         Some(_) => return None,
     }
     let (host, port) = place;
-    match dial(&host, port, upstreams.connect_timeout, upstreams.own).await {
+    match dial(&host, port, upstreams.connect_timeout, upstreams.off_limits).await {
         Ok((stream, address)) => {
             connection.reached(address);
             connection.leads_to(&format!("{host}:{port}"));

@@ -36,6 +36,46 @@ pub(crate) enum DialError {
     /// It would come back to the proxy itself.
     #[error("{0} is this proxy itself")]
     Loop(SocketAddr),
+    /// It would lead to the admin API, which takes who comes from this machine for its operator.
+    #[error(
+        "{0} is the admin API, which no `forward` proxy leads to; reach it directly (NO_PROXY), or give it a token"
+    )]
+    Admin(SocketAddr),
+}
+
+/// Where no connection of a proxy may lead.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OffLimits {
+    /// The proxy's own listener.
+    pub(crate) own: Option<SocketAddr>,
+    /// The admin API.
+    pub(crate) admin: Option<SocketAddr>,
+}
+
+impl OffLimits {
+    /// Whether a connection to `address` may be made.
+    ///
+    /// # Errors
+    /// Whose address it is.
+    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), DialError> {
+        let arrives_at = |listener: Option<SocketAddr>| listener.is_some_and(|own| arrives(address, own));
+        if arrives_at(self.own) {
+            return Err(DialError::Loop(address));
+        }
+        if arrives_at(self.admin) {
+            return Err(DialError::Admin(address));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a connection to `address` arrives at a listener.
+fn arrives(address: SocketAddr, listener: SocketAddr) -> bool {
+    let (to, at) = (address.ip().to_canonical(), listener.ip().to_canonical());
+    // Who connects to the unspecified address gets the loopback one.
+    let is_local = to.is_loopback() || to.is_unspecified();
+    address.port() == listener.port()
+        && (to == at || (is_local && (at.is_unspecified() || to.is_unspecified())))
 }
 
 impl DialError {
@@ -45,6 +85,7 @@ impl DialError {
             Self::Resolve { .. } | Self::Connect { .. } => StatusCode::BAD_GATEWAY,
             Self::Timeout { .. } => StatusCode::GATEWAY_TIMEOUT,
             Self::Loop(_) => StatusCode::LOOP_DETECTED,
+            Self::Admin(_) => StatusCode::FORBIDDEN,
         }
     }
 
@@ -55,6 +96,7 @@ impl DialError {
             Self::Connect { .. } => "upstream_connect",
             Self::Timeout { .. } => "upstream_connect_timeout",
             Self::Loop(_) => "loop",
+            Self::Admin(_) => "admin_api",
         }
     }
 }
@@ -62,20 +104,16 @@ impl DialError {
 /// Connects to the first address that answers, and tells it: all are tried, staggered.
 ///
 /// # Errors
-/// If none answers within `limit`, or one of them is `own`.
+/// If none answers within `limit`, or one of them is off limits.
 pub(crate) async fn dial(
     host: &str,
     port: u16,
     limit: Duration,
-    own: Option<SocketAddr>,
+    off_limits: OffLimits,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
     let attempt = async {
         let addresses = resolve(host, port).await?;
-        if let Some(own) = own
-            && let Some(address) = addresses.iter().find(|address| is_own(**address, own))
-        {
-            return Err(DialError::Loop(*address));
-        }
+        addresses.iter().try_for_each(|address| off_limits.check(*address))?;
         first_to_answer(host, addresses).await
     };
     let mut attempt = pin!(attempt);
@@ -118,12 +156,6 @@ fn interleaved(found: Vec<SocketAddr>) -> Vec<SocketAddr> {
         found.into_iter().partition(|address| address.is_ipv6() == v6_first);
     let longest = first.len().max(second.len());
     (0..longest).flat_map(|i| [first.get(i), second.get(i)]).flatten().copied().collect()
-}
-
-/// Whether a connection to `address` arrives at the listener `own`.
-pub(crate) fn is_own(address: SocketAddr, own: SocketAddr) -> bool {
-    address.port() == own.port()
-        && (address.ip() == own.ip() || (own.ip().is_unspecified() && address.ip().is_loopback()))
 }
 
 async fn first_to_answer(
@@ -206,9 +238,12 @@ mod tests {
     async fn prx_13_the_proxy_does_not_connect_to_itself() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap();
-        let error = dial("localhost", own.port(), LIMIT, Some(own)).await.unwrap_err();
-        assert!(matches!(error, DialError::Loop(_)), "{error}");
-        dial("127.0.0.1", own.port(), LIMIT, None).await.unwrap();
+        let off_limits = OffLimits { own: Some(own), ..OffLimits::default() };
+        for host in ["localhost", "127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1"] {
+            let error = dial(host, own.port(), LIMIT, off_limits).await.unwrap_err();
+            assert!(matches!(error, DialError::Loop(_)), "{host}: {error}");
+        }
+        dial("127.0.0.1", own.port(), LIMIT, OffLimits::default()).await.unwrap();
     }
 
     #[test]

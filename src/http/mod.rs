@@ -26,7 +26,7 @@ mod upgrade;
 mod upstream;
 mod upstream_io;
 
-pub(crate) use dial::dial;
+pub(crate) use dial::{OffLimits, dial};
 pub(crate) use forward::ForwardRules;
 pub(crate) use pool::{Pool, sweep_regularly};
 pub(crate) use server::serve;

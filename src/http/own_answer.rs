@@ -2,7 +2,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use super::{body::Body, headers};
+use super::{body::Body, dial::DialError, headers};
 
 /// What went wrong on the proxy's side, or with the request.
 #[derive(Clone, Debug)]
@@ -27,6 +27,12 @@ impl Trouble {
     /// The same, after which the connection closes.
     pub(crate) fn closing(self) -> Self {
         Self { close: true, ..self }
+    }
+}
+
+impl From<DialError> for Trouble {
+    fn from(error: DialError) -> Self {
+        Self::new(error.status(), error.code(), error.to_string())
     }
 }
 

@@ -15,7 +15,7 @@ use connect::Connect;
 use super::{
     body::Body,
     client::{FarEnd, Via},
-    dial::{dial, is_own},
+    dial::dial,
     forward::{ForwardRules, who_are_you},
     headers,
     own_answer::{self, Trouble},
@@ -135,12 +135,10 @@ async fn tunnel(
             return write_answer(&mut stream, own_answer::refusal(&trouble)).await;
         }
     };
-    if let (Ok(ip), Some(own)) = (host.parse::<IpAddr>(), connection.proxy.upstreams.own)
-        && is_own((ip, port).into(), own)
+    if let Ok(ip) = host.parse::<IpAddr>()
+        && let Err(error) = connection.proxy.upstreams.off_limits.check((ip, port).into())
     {
-        let text = format!("{host}:{port} is this proxy itself");
-        let trouble = Trouble::new(StatusCode::LOOP_DETECTED, "loop", text);
-        return write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
+        return write_answer(&mut stream, own_answer::refusal(&Trouble::from(error).closing())).await;
     }
     let mapped = rules.target(&host, port);
     // An address says nothing: the TLS server name may.
@@ -274,10 +272,10 @@ async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place:
 
 async fn dialled(connection: &ConnectionShared, (host, port): &(String, u16)) -> Result<TcpStream, Trouble> {
     let upstreams = &connection.proxy.upstreams;
-    let dialled = dial(host, *port, upstreams.connect_timeout, upstreams.own).await;
+    let dialled = dial(host, *port, upstreams.connect_timeout, upstreams.off_limits).await;
     let (stream, address) = dialled.map_err(|error| {
         tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
-        Trouble::new(error.status(), error.code(), error.to_string())
+        Trouble::from(error)
     })?;
     connection.reached(address);
     Ok(stream)

@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::{
     body::{Again, Body, Source},
-    dial::{DialError, dial},
+    dial::{DialError, OffLimits, dial},
     pool::{Connection, HostPool, Http1, Http2, SharedPool},
     target::Origin,
     upstream_io::UpstreamIo,
@@ -38,8 +38,7 @@ pub(crate) struct Upstreams {
     pub(crate) connector: Arc<tls::connect::Connector>,
     pub(crate) identity: usize,
     pub(crate) connect_timeout: Duration,
-    /// The proxy's own listener, which no connection may lead back to.
-    pub(crate) own: Option<SocketAddr>,
+    pub(crate) off_limits: OffLimits,
 }
 
 /// Why an upstream gave no answer.
@@ -177,7 +176,8 @@ impl Upstreams {
         pool: &Arc<HostPool>,
         alpn: &[&[u8]],
     ) -> Result<Connection, UpstreamError> {
-        let (stream, address) = dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
+        let (stream, address) =
+            dial(&origin.host, origin.port, self.connect_timeout, self.off_limits).await?;
         if !origin.tls {
             return self.handshake_http1(UpstreamIo::plain(stream), origin, address).await;
         }
@@ -211,7 +211,7 @@ impl Upstreams {
             Some(connection @ Connection::Http2(_)) => connection,
             _ => {
                 let (stream, address) =
-                    dial(&origin.host, origin.port, self.connect_timeout, self.own).await?;
+                    dial(&origin.host, origin.port, self.connect_timeout, self.off_limits).await?;
                 self.handshake_http2(UpstreamIo::plain(stream), origin, &pool, address).await?
             }
         };

@@ -174,7 +174,11 @@ impl Builder {
         };
         let seed = config.seed.unwrap_or_else(random_seed);
         let outlets = Outlets { lines, finished };
-        let shared = Shared::new(seed, catalogue, Arc::new(authority), Terminator::new()?, outlets, workers)?;
+        let mut shared =
+            Shared::new(seed, catalogue, Arc::new(authority), Terminator::new()?, outlets, workers)?;
+        if token.is_none() {
+            shared.keep_from(admin.address);
+        }
         let production = config.is_production();
         let supervisor = Supervisor::new(shared, !production, !production || config.allow_production);
         let mut instance = Aconite {

@@ -13,14 +13,14 @@ use std::{
 
 use aconite_api::{
     ControlError,
-    model::{Chaos, ProxySpec, Rule, Switch, UpstreamTls},
+    model::{Chaos, Protocol, ProxySpec, Rule, Switch, UpstreamTls},
 };
 use aconite_toxics::Catalogue;
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    http::{Pool, Upstreams, sweep_regularly},
+    http::{OffLimits, Pool, Upstreams, sweep_regularly},
     journal::{self, Journal, Outlets},
     metrics::SharedMetrics,
     proxy::Listening,
@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) workers: Arc<Workers>,
     pool: Arc<Pool>,
     connectors: Mutex<HashMap<UpstreamTls, (usize, Arc<tls::connect::Connector>)>>,
+    /// The admin API, where nothing but its address guards it.
+    admin: Option<SocketAddr>,
 }
 
 impl Shared {
@@ -70,7 +72,13 @@ impl Shared {
             tracker,
             pool,
             connectors: Mutex::default(),
+            admin: None,
         })
+    }
+
+    /// Keeps `forward` proxies from leading their clients to the admin API on this address.
+    pub(crate) fn keep_from(&mut self, admin: SocketAddr) {
+        self.admin = Some(admin);
     }
 
     /// How a proxy reaches upstreams. Equal TLS settings share connections, others never.
@@ -93,7 +101,7 @@ impl Shared {
             connector,
             identity,
             connect_timeout: spec.connect_timeout.map_or(Duration::from_secs(10), Duration::from),
-            own,
+            off_limits: OffLimits { own, admin: self.admin.filter(|_| spec.protocol() == Protocol::Forward) },
         })
     }
 }

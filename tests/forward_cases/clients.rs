@@ -175,6 +175,42 @@ async fn prx_17_http_without_tls_in_a_tunnel_meets_all_toxics() {
     assert_eq!(proxied.journal().await.last().unwrap().host, "api.example.test");
 }
 
+/// Who may use the proxy is not by that who may command it.
+#[tokio::test]
+async fn r_s4_a_forward_proxy_does_not_lead_to_an_admin_api_without_token() {
+    let proxied =
+        forward(json!({"intercept": ["localhost"], "map": {"mapped.test": "http://127.0.0.1:9"}})).await;
+    let port = proxied.aconite.admin_address().port();
+    for host in ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
+        let authority = format!("{host}:{port}");
+        let request =
+            format!("GET http://{authority}/v1/proxies HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let heard = proxied.raw(request).await;
+        let refused = (403, vec!["admin_api".to_owned()]);
+        assert_eq!((heard.status(), heard.header("x-aconite-error")), refused, "{host}: {}", heard.text());
+        let mut client = proxied.connect().await;
+        let head = connect(&mut client, &authority, "").await;
+        if head.starts_with("HTTP/1.1 200") {
+            // The tunnel was there before it was known where to.
+            let inside =
+                format!("GET /v1/proxies HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n");
+            assert_eq!(speak(&mut client, &inside).await.status(), 403, "{host}");
+        } else {
+            assert!(head.starts_with("HTTP/1.1 403"), "{host}: {head}");
+        }
+    }
+    assert_eq!(proxied.aconite.client().proxies().await.unwrap().len(), 1, "it is there for who asks itself");
+    // A token guards it: then it may be reached in any way.
+    let spec = json!({"name": "p", "listen": "127.0.0.1:0", "protocol": "forward"});
+    let aconite =
+        Aconite::builder().token("t").proxy(serde_json::from_value(spec).unwrap()).start().await.unwrap();
+    let mut client = TcpStream::connect(aconite.proxy_address("p").unwrap()).await.unwrap();
+    let request =
+        format!("GET {}/v1/proxies HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", aconite.admin_url());
+    let heard = speak(&mut client, &request).await;
+    assert_eq!((heard.status(), heard.header("x-aconite-error")), (401, vec![]), "{}", heard.text());
+}
+
 /// The proxy's own connections heed no proxy variables: else it would come back to itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn prx_13_the_proxys_own_environment_leads_nowhere() {
