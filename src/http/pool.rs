@@ -100,6 +100,16 @@ pub(crate) struct Http2 {
     pub(crate) address: SocketAddr,
 }
 
+impl Connection {
+    /// Where it leads.
+    pub(crate) fn address(&self) -> SocketAddr {
+        match self {
+            Self::Http1(connection) => connection.address,
+            Self::Http2(connection) => connection.address,
+        }
+    }
+}
+
 impl Http2 {
     fn is_closed(&self) -> bool {
         self.sender.is_closed()

@@ -111,6 +111,8 @@ impl Upstreams {
         let pool = self.pool.host(origin, self.identity);
         let mut stale = false;
         if let Some(connection) = pool.take(http2) {
+            // Another proxy may have made it.
+            self.off_limits.check(connection.address())?;
             let again = body.again();
             match self.send_on(connection, &pool, &build, body).await {
                 Ok(answer) => return Ok(answer),
@@ -208,7 +210,10 @@ impl Upstreams {
     ) -> Result<Answer, UpstreamError> {
         let pool = self.pool.host(origin, self.identity);
         let connection = match pool.take(true) {
-            Some(connection @ Connection::Http2(_)) => connection,
+            Some(connection @ Connection::Http2(_)) => {
+                self.off_limits.check(connection.address())?;
+                connection
+            }
             _ => {
                 let (stream, address) =
                     dial(&origin.host, origin.port, self.connect_timeout, self.off_limits).await?;

@@ -200,6 +200,18 @@ async fn r_s4_a_forward_proxy_does_not_lead_to_an_admin_api_without_token() {
         }
     }
     assert_eq!(proxied.aconite.client().proxies().await.unwrap().len(), 1, "it is there for who asks itself");
+    // Nor by a connection that another proxy was allowed to make, and keeps.
+    let admin = format!("127.0.0.1:{port}");
+    let spec = json!({"name": "to_admin", "listen": "127.0.0.1:0", "upstream": format!("http://{admin}")});
+    let created =
+        proxied.aconite.client().create_proxy(&serde_json::from_value(spec).unwrap()).await.unwrap();
+    let mut client = TcpStream::connect(&created.listen).await.unwrap();
+    let request = "GET /v1/chaos HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    assert_eq!(speak(&mut client, request).await.status(), 200);
+    // Longer than its worker has it for itself.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let request = format!("GET http://{admin}/v1/proxies HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(proxied.raw(request).await.status(), 403);
     // A token guards it: then it may be reached in any way.
     let spec = json!({"name": "p", "listen": "127.0.0.1:0", "protocol": "forward"});
     let aconite =

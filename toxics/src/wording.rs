@@ -5,8 +5,12 @@
 /// Only what follows the last `, expected ` is touched, so that a quoted value stays as it was given.
 pub fn plain_words(complaint: String) -> String {
     // Queries and flags are read from text.
-    if complaint == "invalid digit found in string" {
-        return "not a whole number from 0".to_owned();
+    match complaint.as_str() {
+        "invalid digit found in string" | "cannot parse integer from empty string" => {
+            return "not a whole number from 0".to_owned();
+        }
+        "number too large to fit in target type" => return "too large a number".to_owned(),
+        _ => {}
     }
     let Some((head, expected)) = complaint.rsplit_once(", expected ") else { return complaint };
     let words = match expected {

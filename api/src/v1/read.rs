@@ -42,18 +42,7 @@ pub(super) fn optional_body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Prob
 /// 400 with the name of the parameter.
 pub(super) fn query<T: DeserializeOwned>(query: Option<&str>) -> Result<T, Problem> {
     let pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-    let read =
-        serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs)).map_err(complaint);
-    read.map_err(|problem| {
-        let value = pairs.clone().find(|(name, _)| Some(&**name) == problem.path.as_deref());
-        match value {
-            // serde tells only what the standard library says of digits.
-            Some((_, value)) if value.parse::<u16>().is_err() => {
-                Problem { message: format!("expected a whole number, not `{value}`"), ..problem }
-            }
-            _ => problem,
-        }
-    })
+    serde_path_to_error::deserialize(serde_urlencoded::Deserializer::new(pairs)).map_err(complaint)
 }
 
 /// A resource with a JSON merge patch (RFC 7396) applied.
@@ -145,9 +134,17 @@ mod tests {
         assert_eq!(problem.hint.as_deref(), Some("did you mean `status`?"));
         let problem = query::<ExchangeFilter>(Some("status=bad")).unwrap_err();
         assert_eq!(problem.path.as_deref(), Some("status"));
-        assert_eq!(problem.message, "expected a whole number, not `bad`");
+        assert_eq!(problem.message, "not a whole number from 0");
         let problem = query::<ExchangeFilter>(Some("status=99999")).unwrap_err();
-        assert_eq!(problem.message, "expected a whole number, not `99999`");
+        assert_eq!(problem.message, "too large a number");
+        let problem = query::<ExchangeFilter>(Some("limit=")).unwrap_err();
+        assert_eq!(problem.message, "not a whole number from 0");
+        let problem = query::<crate::v1::presets::PresetFilter>(Some("dialect=klingon")).err().unwrap();
+        assert!(
+            problem.message.contains("klingon") && !problem.message.contains("number"),
+            "{}",
+            problem.message
+        );
         let problem = body::<Apply>(br#"{"proxies":[{"name":"a","listen":8001}]}"#).unwrap_err();
         assert_eq!(problem.hint.as_deref(), Some("host and port, as text: `\"127.0.0.1:8001\"`"));
     }
