@@ -79,7 +79,14 @@ async fn tox_05_memory_is_what_is_in_flight_and_is_given_back() {
         let peak = server.memory("VmHWM").saturating_sub(before);
         assert!(peak < 64 * MIB, "round {round}: {} MiB more at the peak", peak / MIB);
         none_left(&server).await;
-        after.push(server.memory("VmRSS"));
+        // The allocator gives back while something goes on, a little later than it was given.
+        let mut least = server.memory("VmRSS");
+        for _ in 0..20 {
+            tokio::time::sleep(ms(50)).await;
+            none_left(&server).await;
+            least = least.min(server.memory("VmRSS"));
+        }
+        after.push(least);
     }
     let grown = after[1].saturating_sub(after[0]);
     assert!(grown < 8 * MIB, "{} MiB more after the second round", grown / MIB);
