@@ -11,10 +11,10 @@ RUN apt-get update \
  && rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin aconite --target "$(uname -m)-unknown-linux-musl"
+RUN cargo build --profile dist --locked --bin aconite --target "$(uname -m)-unknown-linux-musl"
 # The other names are Toxiproxy's: the program looks at the name that it was started under.
 RUN mkdir -p /data /image/etc/ssl/certs \
- && cp "target/$(uname -m)-unknown-linux-musl/release/aconite" /image/aconite \
+ && cp "target/$(uname -m)-unknown-linux-musl/dist/aconite" /image/aconite \
  && ln -s aconite /image/toxiproxy \
  && ln -s aconite /image/toxiproxy-server \
  && ln -s aconite /image/toxiproxy-cli \

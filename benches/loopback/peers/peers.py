@@ -28,7 +28,7 @@ ROOT = os.path.dirname(HERE)
 RUN = os.environ.get("BENCH_RUN", os.path.join(tempfile.gettempdir(), "bench-run"))
 P = os.environ.get("BENCH_PEERS", os.path.join(RUN, "peers"))
 PATHS = {
-    "aconite": f"{ROOT}/../../target/release/aconite",
+    "aconite": f"{ROOT}/../../target/dist/aconite",
     "upstream": f"{ROOT}/target/release/upstream",
     "floor": f"{ROOT}/target/release/floor",
     "toxiproxy": f"{P}/toxiproxy-server",
