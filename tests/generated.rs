@@ -76,11 +76,11 @@ fn toxics_page(catalogue: &Catalogue) -> String {
     for toxic in &types {
         let _ = writeln!(page, "| [`{0}`](#{0}) | {1} | {2} |", toxic.kind, level(toxic), toxic.summary);
     }
-    page.push_str("\n## Positions\n\nA position is a place in a stream, given by exactly one of these. 0 is before the first.\n\n");
+    page.push_str("\n## Positions\n\nA position is a place in a stream, given by exactly one of these keys. 0 is before the first.\n\n");
     bullets(&mut page, &positions["oneOf"]);
     page.push_str(
-        "\n## Causes\n\nWhy something fails. Each is worded as the provider at hand words it; `GET /v1/presets` shows how. \
-         A cause that the provider at hand is not known to have is skipped, and the journal says so.\n\n",
+        "\n## Causes\n\nThe reason for a failure. Each cause is rendered as the provider of the request does it; `GET /v1/presets` shows the result. \
+         A cause that a provider is not known to have is skipped, and the journal says so.\n\n",
     );
     bullets(&mut page, &causes["oneOf"]);
     for toxic in &types {
@@ -93,8 +93,8 @@ const INTRODUCTION: &str = "\
 <!-- Generated from the source by tests/generated.rs: edit the doc comments there. -->
 # Toxics
 
-What every toxic takes besides its attributes (`toxicity`, `match`, `budget`, `window`, …) is in
-[configuration.md](configuration.md). Lengths of time are whole numbers of the stated unit, or strings such as `250ms`, `5s`, `2m`.
+The fields that every toxic has besides its attributes (`toxicity`, `match`, `budget`, `window`, …) are in
+[configuration.md](configuration.md). Durations are whole numbers of the stated unit, or strings such as `250ms`, `5s`, `2m`.
 
 | type | acts on | |
 |---|---|---|

@@ -12,18 +12,18 @@ use crate::{
 };
 
 named! {
-    /// What is wrong with the vectors.
+    /// How the vectors are changed.
     pub enum EmbeddingFault {
-        /// One number of each vector, chosen at random, is not a number. In the form of an array the body is then no
-        /// longer JSON, as with servers that print `NaN`.
+        /// One random number of each vector becomes NaN. If the vector is an array, the body is then invalid JSON, as
+        /// from servers that print `NaN`.
         Nan = "nan",
         /// All numbers are zero.
         Zero = "zero",
-        /// The last number is missing.
+        /// The last number of each vector is removed.
         WrongDimension = "wrong_dimension",
-        /// Each number is off by up to the vector's root mean square: similar texts stay somewhat similar.
+        /// Each number changes by up to the vector's root mean square: similar texts stay somewhat similar.
         Noise = "noise",
-        /// Each input has the next one's vector. A single vector stays.
+        /// Each input gets the vector of the next one. A single vector is not changed.
         Swap = "swap",
     }
 }

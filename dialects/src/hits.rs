@@ -11,22 +11,22 @@ use crate::{
 };
 
 named! {
-    /// What is wrong with the hits.
+    /// How the hits are changed.
     pub enum HitsFault {
-        /// There are none.
+        /// No hits.
         Empty = "empty",
-        /// There are only the first `n`.
+        /// Only the first `n` hits.
         Keep = "keep",
-        /// They are in random order, each with its own score.
+        /// In random order, each with its own score.
         Shuffle = "shuffle",
-        /// All have the score of the first.
+        /// All have the score of the first hit.
         EqualScores = "equal_scores",
-        /// No score is a number. The body is then no longer JSON, as with servers that print `NaN`.
+        /// All scores are NaN. The body is then invalid JSON, as from servers that print `NaN`.
         NanScores = "nan_scores",
-        /// What was written last is not there yet: the hits with the highest `version` are missing. Answers without
-        /// versions stay.
+        /// The latest writes are not visible: the hits with the highest `version` are removed. Responses without
+        /// versions are not changed.
         Stale = "stale",
-        /// Payload, metadata or source is missing.
+        /// Without payload, metadata or source.
         DropPayload = "drop_payload",
     }
 }

@@ -9,32 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Millis, Scope, Toxic};
 
-/// Makes connecting fail, in one of the ways in which it does.
+/// Makes the connection attempt fail in a chosen way.
 ///
-/// The first five modes concern the connection from the proxy to the upstream.
-/// On a `tcp` proxy the client, whose own connection is made already, sees it
-/// closed (or, with `blackhole` and `dns_timeout`, silent) before any data; on
-/// an HTTP proxy it gets the answer that the proxy gives when an upstream really
-/// fails so. The last two concern the client's connection. The TLS modes concern
-/// the handshake between client and proxy, so they need a proxy that terminates
-/// TLS. It acts on connections made after it was added, and needs no `stream`.
+/// The first five modes affect the connection from the proxy to the upstream. On a `tcp` proxy the client is already
+/// connected; its connection is closed before any data (with `blackhole` and `dns_timeout` it stays silent). On an HTTP
+/// proxy the client gets the response that the proxy sends when an upstream really fails this way. The last two modes
+/// affect the client's connection. The TLS modes affect the handshake between client and proxy, so they need a proxy
+/// that terminates TLS. The toxic acts on connections made after it was added, and ignores `stream`.
 ///
-/// `stale_address` is what a name that was moved elsewhere does to whoever still holds the old answer of the name
-/// server. Without `address` nobody answers there any more, and connecting runs into the proxy's `connect_timeout`
-/// (nothing is sent anywhere). With `address` the connection is made there instead: what is asked for, the `Host` and
-/// the TLS server name, stays what it was, so a server that has no certificate for that name fails the handshake, and
-/// one that has it answers from the wrong place. A simulated upstream has no address: there nobody answers.
+/// `stale_address` simulates a DNS record that has moved while a resolver still returns the old address. Without
+/// `address` nothing responds at the old address, and the attempt ends with the proxy's `connect_timeout` (nothing is
+/// sent). With `address` the proxy connects to that address; `Host` and TLS server name are unchanged, so a server
+/// without a certificate for that name fails the handshake, and one that has it responds from the wrong place. A
+/// simulated upstream has no address: there nothing responds.
 ///
-/// Toxiproxy has no such toxic; disabling a proxy makes clients be refused, there as here.
+/// Toxiproxy has no such toxic. To make clients' connections be refused, disable the proxy, as in Toxiproxy.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Connect {
-    /// What goes wrong. Default `refuse`.
+    /// What fails. Default `refuse`.
     mode: Mode,
     /// How long after accepting the connection is reset or closed, in the modes `reset_on_accept` and `close_on_accept`. Default 0.
     after: Millis,
-    /// Where the name led before, in the mode `stale_address`: an IP address, with a port or with the upstream's own.
-    /// Default: one where nobody answers.
+    /// The old address for the mode `stale_address`: an IP address, with a port or with the upstream's own. Default: an
+    /// address at which nothing responds.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
 }
@@ -44,26 +42,26 @@ pub struct Connect {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 enum Mode {
-    /// The upstream's host refuses the connection: nothing listens there. Seen at once.
+    /// The upstream's host refuses the connection at once: nothing listens there.
     #[default]
     Refuse,
-    /// The upstream's host never answers; clients run into their connect timeout or their own.
+    /// The upstream's host never responds. Clients wait until their own timeout or the proxy's `connect_timeout`.
     Blackhole,
-    /// The upstream's name does not exist (NXDOMAIN). Seen at once.
+    /// The upstream's name does not exist (NXDOMAIN); reported at once.
     DnsNxdomain,
-    /// The name server never answers.
+    /// The DNS server never responds.
     DnsTimeout,
-    /// The upstream's name leads to an address that it has moved away from.
+    /// The upstream's name resolves to an address that the upstream no longer uses.
     StaleAddress,
     /// The certificate is signed by an authority that the client does not trust.
     TlsBadCert,
     /// The certificate expired yesterday.
     TlsExpired,
-    /// The handshake ends in a fatal alert (`handshake_failure`).
+    /// The handshake ends with a fatal alert (`handshake_failure`).
     TlsAlert,
-    /// The handshake never goes on after the client's first message.
+    /// The handshake stops after the client's first message.
     TlsStall,
-    /// The client's connection is accepted, then breaks by a TCP reset.
+    /// The client's connection is accepted, then reset (TCP RST).
     ResetOnAccept,
     /// The client's connection is accepted, then closed without a byte.
     CloseOnAccept,
@@ -124,7 +122,7 @@ pub enum ConnectFault {
     Blackhole,
     /// The upstream's name does not exist.
     DnsNxdomain,
-    /// The name server never answers.
+    /// The DNS server never responds.
     DnsTimeout,
     /// The upstream's name leads where it led before; nobody answers there if that is not said.
     StaleAddress(Option<Address>),

@@ -101,9 +101,9 @@ pub enum Ending {
     Clean,
     /// The connection closes by FIN, without the last chunk.
     Fin,
-    /// The connection breaks: a TCP reset, or RST_STREAM in HTTP/2.
+    /// The connection is reset: TCP RST, or RST_STREAM in HTTP/2.
     Rst,
-    /// Silence, with the connection open.
+    /// Silence; the connection stays open.
     Hang,
 }
 

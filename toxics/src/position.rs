@@ -14,17 +14,17 @@ use crate::{BodyForm, Millis, Moment, Scope};
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum At {
-    /// After so many whole events. Comments and blank lines are no events.
+    /// After this many complete events. Comments and blank lines do not count.
     Events(u64),
-    /// After so many events that carry a piece of the model's output: text, thoughts, arguments of tool calls.
+    /// After this many events that carry model output: text, reasoning, arguments of tool calls.
     Tokens(u64),
-    /// After exactly so many bytes of the body, inside an event or a character too. What acts on whole events comes
-    /// after the event that holds the last of them.
+    /// After exactly this many bytes of the body, even inside an event or a character. A toxic that acts on whole
+    /// events applies after the event that contains the last of these bytes.
     Bytes(u64),
-    /// So long after the toxic joined: for an answer, after its head.
+    /// This long after the toxic started to act: for a response, after its header section.
     Time(Millis),
-    /// After this share, from 0 to 1, of a body whose length the head declares. A body of unknown length has no such
-    /// place.
+    /// After this share, from 0 to 1, of a body with a declared length. In a body of unknown length the toxic does not
+    /// apply.
     Fraction(Share),
 }
 

@@ -31,40 +31,40 @@ impl<'de> Deserialize<'de> for Op {
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
 pub enum PatchOp {
-    /// Adds a member or inserts an element; a member that is there already is replaced. `-` is the place after the last.
+    /// Adds a member or inserts an element; replaces a member that exists. `-` is the position after the last element.
     Add {
         /// Where.
         path: Pointer,
         /// What.
         value: Value,
     },
-    /// Removes a value that must be there. Of a name that occurs several times every occurrence goes.
+    /// Removes a value that must exist. If a name occurs several times, every occurrence is removed.
     Remove {
         /// Which.
         path: Pointer,
     },
-    /// Replaces a value that must be there.
+    /// Replaces a value that must exist.
     Replace {
         /// Which.
         path: Pointer,
         /// By what.
         value: Value,
     },
-    /// Removes a value and adds it elsewhere, in the same spelling.
+    /// Moves a value; its bytes stay the same.
     Move {
         /// Where it is.
         from: Pointer,
         /// Where it goes.
         path: Pointer,
     },
-    /// Adds a value that is there once more elsewhere, in the same spelling.
+    /// Copies a value; its bytes stay the same.
     Copy {
         /// Where it is.
         from: Pointer,
         /// Where it goes.
         path: Pointer,
     },
-    /// Requires a value to be there and to equal this one. If it doesn't, none of the edits is made.
+    /// Requires a value to exist and to equal this one. Otherwise none of the edits is applied.
     Test {
         /// Which.
         path: Pointer,
@@ -125,19 +125,19 @@ pub enum JsonType {
 struct Spelt {
     /// A JSONPath (RFC 9535), such as `$.choices[*].message.content`.
     path: Path,
-    /// Replaces what is there by this value.
+    /// Replaces the value with this one.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     set: Option<Value>,
-    /// `true`: removes it, a member with its name.
+    /// `true`: removes the value, and the name of a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     delete: Option<bool>,
-    /// Turns it into another type: `"12"` instead of `12`, `[x]` instead of `x`.
+    /// Converts it to another type: `"12"` instead of `12`, `[x]` instead of `x`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     r#type: Option<JsonType>,
-    /// `true`: makes it `null`.
+    /// `true`: sets it to `null`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     null: Option<bool>,
-    /// Keeps the first so many characters of a string or elements of an array.
+    /// Keeps only this many characters of a string or elements of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     truncate: Option<usize>,
 }

@@ -6,23 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Moment, NEVER, Schedule, Scope, StreamFilter, Toxic};
 
-/// Limits how fast data flows: a narrow line.
+/// Limits the bandwidth.
 ///
-/// The limit is for each connection and for its own direction. Data leaves in
-/// pieces of at most what the rate lets through in 100 ms, each when its last
-/// byte would have come over such a line; so the first byte of much data comes
-/// after 100 ms. The sender soon has to wait.
+/// The limit applies to each connection and direction separately. Data is sent in pieces of at most 100 ms worth of
+/// data, each at the moment at which its last byte would have arrived at this rate, so the first byte of a large
+/// message arrives after 100 ms. The sender soon has to wait.
 ///
-/// With a rate of 0 nothing passes and the connection stays open: a cut cable.
-/// What waits is delivered without loss when the toxic is changed or removed.
-/// Only the end of the stream passes, if no data waits before it.
+/// With a rate of 0 no data passes and the connection stays open. Held data is delivered without loss when the toxic is
+/// changed or removed. The end of the stream passes if no data is held before it.
 ///
-/// As Toxiproxy's. Unlike there, a change of the rate applies to data that
-/// waits already, from the moment of the change.
+/// Compatible with Toxiproxy. Unlike Toxiproxy, a change of the rate also applies to held data, from the moment of the
+/// change.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bandwidth {
-    /// How much passes in a second, in kilobytes of 1,000 bytes. 0, the default, lets nothing pass.
+    /// The bandwidth in kilobytes (1,000 bytes) per second. 0, the default, passes no data.
     #[schemars(extend("x-unit" = "KB/s"))]
     rate: u64,
 }

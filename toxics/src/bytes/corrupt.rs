@@ -4,19 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Moment, Probability, Schedule, Scope, StreamFilter, Toxic};
 
-/// Damages a share of the bytes; their number stays.
+/// Corrupts a share of the bytes without changing their number.
 ///
-/// Plain HTTP turns into broken framing or broken JSON, an event stream into
-/// broken events. Under TLS the first damaged byte ends the connection by an
-/// alert (`bad record mac`). Which bytes are damaged, and how, depends on the
-/// seed and on their position in the stream alone, not on how the data was cut;
-/// positions are counted from when the toxic began to act, or was changed.
+/// In plain HTTP this breaks framing or JSON, in an event stream it breaks events. Under TLS the first corrupted byte
+/// ends the connection with an alert (`bad record mac`). Which bytes are corrupted, and how, depends only on the seed
+/// and on their position in the stream, not on how the network split the data. Positions are counted from the moment at
+/// which the toxic started to act or was changed.
 ///
 /// Toxiproxy has no such toxic.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Corrupt {
-    /// The share of bytes that are damaged, 0 to 1. Default 0.001: one in a thousand.
+    /// The share of bytes that are corrupted, 0 to 1. Default 0.001: one in a thousand.
     rate: Probability,
     /// What happens to a byte. Default `flip`.
     mode: Mode,
@@ -27,12 +26,12 @@ pub struct Corrupt {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 enum Mode {
-    /// One of its bits is flipped.
+    /// One bit of the byte is flipped.
     #[default]
     Flip,
-    /// It becomes 0.
+    /// The byte becomes 0.
     Zero,
-    /// It becomes any other byte.
+    /// The byte becomes a random other byte.
     Random,
 }
 

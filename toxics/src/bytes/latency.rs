@@ -8,26 +8,22 @@ use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter
 
 /// Delays all data by a fixed time, plus or minus some jitter.
 ///
-/// The delay is pipelined: each byte takes longer, and the rate at which bytes
-/// flow stays. A direction holds up to 31 MiB on its way; then the sender has
-/// to wait. Nothing overtakes: a piece with a long delay holds up its
-/// successors. The end of a stream is not delayed by itself but stays behind
-/// the data. It is one way: put one on each stream to lengthen both halves of
-/// a round trip. Several add up.
+/// The delay is pipelined: each byte arrives later, at the same throughput. Up to 31 MiB are held for each direction;
+/// then the sender has to wait. Data is never reordered: a piece with a long delay also delays the pieces behind it.
+/// The end of a stream has no delay of its own and stays behind the data. The toxic acts on one direction: add one to
+/// each stream to delay both halves of a round trip. Several delays add up.
 ///
-/// The jitter is rolled for each piece of data as it was read, by the position
-/// of its first byte in the stream: a message that begins at the same place
-/// gets the same delay in each run, however the data before it was cut.
+/// The jitter of a piece of data depends on the position of its first byte in the stream: a message at the same
+/// position gets the same delay in every run, however the network split the data before it.
 ///
-/// As Toxiproxy's. Unlike there, a change of the attributes also applies to
-/// what is on its way already, counted from when it came, and what an absurd
-/// jitter makes negative is no delay.
+/// Compatible with Toxiproxy. Unlike Toxiproxy, a change of the attributes also applies to data that is already held,
+/// counted from its arrival, and a negative delay (jitter larger than latency) counts as none.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Latency {
-    /// How long data is held back. Default 0.
+    /// How long data is delayed. Default 0.
     latency: Millis,
-    /// How far the delay may stray from `latency`, either way, evenly spread. Default 0.
+    /// The largest deviation from `latency` in either direction, uniformly distributed. Default 0.
     jitter: Millis,
 }
 

@@ -4,18 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Moment, Schedule, Scope, StreamFilter, Toxic};
 
-/// Closes the connection after so many bytes.
+/// Closes the connection after a number of bytes.
 ///
-/// Exactly so many pass, the piece that crosses the limit is cut, and both
-/// sides see the connection closed. It counts each connection by itself, from
-/// when the toxic began to act on it. A change of the limit goes on from what
-/// has been counted; a limit below that closes on the next data.
+/// Exactly this many bytes pass, then the connection is closed on both sides. Each connection is counted separately,
+/// from the moment at which the toxic starts to act on it. A change of the limit keeps the count; a limit below the
+/// count closes the connection on the next data.
 ///
 /// As Toxiproxy's.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitData {
-    /// How many bytes pass. 0, the default, closes on the first data.
+    /// How many bytes pass. 0, the default, closes the connection on the first data.
     #[schemars(extend("x-unit" = "bytes"))]
     bytes: u64,
 }

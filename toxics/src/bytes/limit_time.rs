@@ -4,18 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter, Toxic};
 
-/// Closes the connection after so much time, however busy it is.
+/// Closes the connection after a fixed time, even if data is flowing.
 ///
-/// Until then data passes untouched; then both sides see the connection closed,
-/// as by a load balancer that limits how long a connection may last. The time
-/// runs from when the connection opened, or from when the toxic was added to an
-/// open one; a change starts it anew.
+/// Data passes unchanged until the connection is closed on both sides, as by a load balancer with a maximum connection
+/// age. The time starts when the connection opens, or when the toxic is added to an open connection; a change restarts
+/// it.
 ///
-/// Toxiproxy has no such toxic: its `timeout` swallows data and waits for silence.
+/// Toxiproxy has no such toxic: its `timeout` discards data and waits for silence.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitTime {
-    /// How long the connection lasts. Default 30 s.
+    /// The lifetime of the connection. Default 30 s.
     time: Millis,
 }
 

@@ -6,18 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Millis, Moment, NEVER, Percent, Schedule, Scope, StreamFilter, Toxic};
 
-/// Loses packets, as it looks above TCP: no byte is missing, but data stalls until it is sent again.
+/// Simulates packet loss as an application sees it over TCP: no byte is lost, but data stalls until it is
+/// retransmitted.
 ///
-/// The stream is taken as segments of 1,460 bytes, each lost with the stated
-/// chance. A lost segment arrives after the retransmission timeout; if it is
-/// lost again, after twice that, and so on (RFC 6298), each time at most two
-/// minutes more. What follows waits behind it and then comes at once. After 15
-/// retries nothing more passes, as on a dead path: so it is at 100 percent.
-/// Which segments are lost depends on the seed and their position in the stream
-/// alone. A change applies to what waits; a removal lets it go.
+/// The stream is divided into segments of 1,460 bytes, each lost with the given probability. A lost segment arrives
+/// after the retransmission timeout; if it is lost again, after twice that time, and so on (RFC 6298), with at most two
+/// minutes between retries. The data behind it waits and then arrives at once. After 15 retries no more data passes, as
+/// on a dead path; this is always so at 100 percent. Which segments are lost depends only on the seed and on their
+/// position in the stream. A change applies to held data; removing the toxic releases it.
 ///
-/// This is the slow case, the loss that only a timer finds. With much data on
-/// its way a real sender often recovers within a round trip.
+/// This is the slow case, in which only the retransmission timer detects the loss. With much data in flight a real
+/// sender often recovers within one round trip.
 ///
 /// Toxiproxy's newer `packet_loss` drops bytes out of the stream, which TCP never does.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]

@@ -4,10 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Moment, Schedule, Scope, StreamFilter, Toxic};
 
-/// Does nothing: all data passes at once, untouched.
+/// Does nothing: all data passes unchanged and without delay.
 ///
-/// For trying out the API, or as a place holder. It takes no attributes. As
-/// Toxiproxy's.
+/// For trying out the API, or as a placeholder. It has no attributes. Compatible with Toxiproxy.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Noop {}

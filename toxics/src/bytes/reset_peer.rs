@@ -4,18 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Millis, Moment, NEVER, Schedule, Scope, StreamFilter, Toxic};
 
-/// Breaks the connection by a TCP reset (RST), after a delay.
+/// Resets the connection (TCP RST) after a delay.
 ///
-/// Client and server both get `connection reset by peer`. The delay runs from
-/// when the connection opened, or from when the toxic was added to an open one;
-/// a change starts it anew. It is the delay before the reset, not for how long
-/// connections are reset: for that use the toxic's `window`. While it runs, the
-/// data of its direction is held back; the reset drops it, a removal of the
-/// toxic lets it go on.
+/// Client and server both get `connection reset by peer`. The delay starts when the connection opens, or when the toxic
+/// is added to an open connection; a change restarts it. `timeout` is the delay before the reset, not a period during
+/// which connections are reset: use the toxic's `window` for that. During the delay the data of its direction is held.
+/// The reset discards it; removing the toxic releases it.
 ///
-/// Unlike Toxiproxy's, it also resets connections that are idle or were open
-/// before it was added, and a connection that its toxicity spared closes
-/// normally.
+/// Unlike Toxiproxy's, it also resets idle connections and connections that were open before it was added, and a
+/// connection that its toxicity did not select closes normally.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResetPeer {

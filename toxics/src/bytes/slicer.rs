@@ -4,23 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Micros, Moment, Schedule, Scope, StreamFilter, Toxic};
 
-/// Cuts data into small pieces, and optionally waits between them.
+/// Splits data into small pieces, with an optional delay between them.
 ///
-/// The client gets the same bytes in more, smaller reads: good for finding code
-/// that takes one read for one message. Data is halved until each piece has at
-/// most `average_size + size_variation` bytes. After each piece it waits
-/// `delay`. A variation larger than the average counts as the average. Where
-/// data is cut depends on how it was read and on its position in the stream.
+/// The client gets the same bytes in more, smaller reads. This finds code that treats one read as one message. Data is
+/// halved until each piece has at most `average_size + size_variation` bytes, and `delay` passes after each piece. A
+/// variation larger than the average counts as the average. Where data is split depends on how it was read and on its
+/// position in the stream.
 ///
-/// As Toxiproxy's, which dies of an average of 0 or of a variation above the
-/// average.
+/// Compatible with Toxiproxy, which crashes if the average is 0 or the variation is above the average.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Slicer {
-    /// How large pieces are on average, roughly. 0, the default, cuts nothing.
+    /// The approximate average size of a piece. 0, the default, does not split data.
     #[schemars(extend("x-unit" = "bytes"))]
     average_size: u64,
-    /// How far each cut may stray from the middle, either way. Default 0.
+    /// The largest distance of a split from the middle, in either direction. Default 0.
     #[schemars(extend("x-unit" = "bytes"))]
     size_variation: u64,
     /// How long to wait after each piece, in microseconds. Default 0.

@@ -6,16 +6,14 @@ use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter
 
 /// Keeps the connection open for a while after the sender has finished.
 ///
-/// Data passes untouched; only the end of the stream is held back. It acts on
-/// the direction whose sender finishes: on `downstream` the client learns late
-/// that the server has closed, on `upstream` the server that the client has.
+/// Data passes unchanged; only the end of the stream is delayed. On `downstream` the client is told late that the
+/// server has closed, on `upstream` the server is told late that the client has.
 ///
-/// As Toxiproxy's: a change during the wait begins the whole wait anew, a
-/// removal ends it.
+/// Compatible with Toxiproxy: a change during the delay restarts it, removing the toxic ends it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlowClose {
-    /// How long the end is held back. Default 0.
+    /// How long the end of the stream is delayed. Default 0.
     delay: Millis,
 }
 

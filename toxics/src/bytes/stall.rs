@@ -4,19 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter, Toxic};
 
-/// Lets the stream fall silent at some point for a while; then it goes on.
+/// Pauses the stream once, at a chosen place, for a fixed time.
 ///
-/// The connection stays open, nothing is lost, and what came meanwhile follows
-/// at once: an answer that hangs in the middle. The sender has to wait when
-/// more than 64 KiB are held. The end of the stream waits too. It happens once
-/// for each connection; a change or removal of the toxic ends the silence, and
-/// after a change the position is counted anew.
+/// The connection stays open and no data is lost; held data is sent as soon as the pause ends. This looks like a
+/// response that hangs in the middle. The sender has to wait when more than 64 KiB are held. The end of the stream is
+/// delayed too. It happens once for each connection. Changing or removing the toxic ends the pause; after a change the
+/// position is counted from the start again.
 ///
 /// Toxiproxy has no such toxic.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stall {
-    /// Where the silence begins, counted from when the toxic began to act. Default: before the first byte.
+    /// Where the pause begins, counted from the moment at which the toxic starts to act. Default: before the first
+    /// byte.
     at: Place,
     /// How long it lasts. Default 10 s.
     #[serde(rename = "for")]
@@ -28,9 +28,9 @@ pub struct Stall {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 enum Place {
-    /// After exactly so many bytes.
+    /// After exactly this many bytes.
     Bytes(u64),
-    /// After so much time.
+    /// After this time.
     Time(Millis),
 }
 

@@ -4,22 +4,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter, Toxic};
 
-/// Lets no data pass, and closes the connection after a time of silence.
+/// Discards all data, and closes the connection after a period without data.
 ///
-/// All data of its direction is swallowed. Each piece that comes restarts the
-/// timer, so that a busy connection stays open; for a limit that traffic does
-/// not put off see `limit_time`. Then both sides see the connection closed. It
-/// closes too when the sender finishes after something was swallowed.
+/// All data of its direction is discarded. Each piece of data restarts the timer, so a busy connection stays open;
+/// `limit_time` sets a limit that traffic does not extend. When the timer expires, the connection is closed on both
+/// sides. It is also closed when the sender finishes after data was discarded.
 ///
-/// As data is lost, a removal of the toxic closes every connection that it acts
-/// on. A change of its attributes does not; it restarts the timer.
+/// Because data was lost, removing the toxic closes every connection that it acted on. A change of its attributes only
+/// restarts the timer.
 ///
-/// As Toxiproxy's, except that connections which its toxicity spared stay open
-/// when it is removed.
+/// Compatible with Toxiproxy, except that connections which its toxicity did not select stay open when it is removed.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeout {
-    /// How long it may be silent. 0, the default, never closes: a black hole.
+    /// How long the connection may be silent before it is closed. 0, the default, never closes it.
     timeout: Millis,
 }
 

@@ -8,20 +8,20 @@ use crate::{
     StreamFilter, Toxic, Tracker,
 };
 
-/// Ends a body before its time.
+/// Ends a body early.
 ///
-/// What is cut and how it ends decide what the caller notices. After a `clean` end of a stream the official SDKs
-/// report nothing: the loop ends and the text is short. Only the helpers that wait for a finish (`.stream()` of the
-/// OpenAI Responses API and of the Node SDKs) raise. After `fin` or `rst` openai-python raises `APIConnectionError`,
-/// anthropic-python a bare `httpx` error and the Node SDKs a bare `TypeError: terminated`; nobody retries once the
-/// head has arrived. After `hang` Python raises a timeout for each read that stays empty; Node waits.
+/// After a `clean` end of a stream the official SDKs report no error: the loop ends and the text is short. Only the
+/// helpers that wait for a final event (`.stream()` of the OpenAI Responses API and of the Node SDKs) raise. After
+/// `fin` or `rst` openai-python raises `APIConnectionError`, anthropic-python a bare `httpx` error and the Node SDKs a
+/// bare `TypeError: terminated`; no SDK retries once the response has started. After `hang` Python raises its read
+/// timeout; Node waits.
 ///
 /// A JSON body with a `clean` cut is invalid JSON of the right length, which no SDK retries. One with `fin` or `rst`
 /// is retried by the Python SDKs and not by the Node SDKs.
 ///
-/// `at` may fall inside an event or a character if it counts bytes. After `{events: n}` the last event is whole, its
-/// blank line included. A `clean` cut does without a content-length, so that one which is added while a body of declared
-/// length is on its way ends like `fin`.
+/// `at` may be inside an event or a character if it counts bytes. With `{events: n}` the last event is complete,
+/// including its blank line. A `clean` cut removes the content-length; if it is added while a body with a declared
+/// length is being sent, it ends like `fin`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cut {

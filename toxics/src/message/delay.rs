@@ -5,22 +5,22 @@ use serde::{Deserialize, Serialize};
 use super::Distribution;
 use crate::{Decision, Dice, Direction, ExchangeFilter, Instance, Level, Millis, Moment, Scope, Toxic};
 
-/// Delays an exchange: the answer's head, or with `stream: upstream` the request.
+/// Delays the response's header section, or with `stream: upstream` the request.
 ///
-/// A delayed answer was made and charged for in time; a delayed request reaches the provider late. The body is not
-/// slowed down: see `slow_stream` for that, and `latency` for the connection's bytes.
+/// A delayed response was produced and billed in time; a delayed request reaches the provider late. The body is not
+/// slowed down: use `slow_stream` for that, or `latency` for the bytes of the connection.
 ///
-/// openai-python and anthropic-python give up after 10 minutes unless told otherwise, try twice more, and raise
-/// `APITimeoutError`; the Node SDKs do the same. qdrant-client tries once; chromadb and ollama-python wait for ever.
+/// openai-python and anthropic-python time out after 10 minutes by default, retry twice, and raise `APITimeoutError`;
+/// the Node SDKs do the same. qdrant-client does not retry; chromadb and ollama-python wait for ever.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delay {
     /// How long the exchange waits.
     delay: Millis,
-    /// How far the delay strays. Default 0.
+    /// The spread of the delay. Default 0.
     #[serde(default)]
     jitter: Millis,
-    /// How the delay is spread by `jitter`. Default `uniform`.
+    /// The distribution of the delay. Default `uniform`.
     #[serde(default)]
     distribution: Distribution,
 }

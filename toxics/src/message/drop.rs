@@ -10,19 +10,19 @@ use crate::{At, Dice, Instance, Level, Moment, Probability, Schedule, Scope, Str
 
 /// Drops events of a stream.
 ///
-/// Without content the text has a hole that nobody notices. Without the terminator nothing is noticed either by the
-/// official SDKs' plain loops, which end with the body; `.stream()` of the Responses API and of anthropic-ts raise.
-/// Without usage the cost of the call is unknown. Comments around a dropped event stay.
+/// A missing content event leaves a gap in the text that no SDK reports. A missing terminator is not reported by the
+/// plain loops of the official SDKs either, which end with the body; `.stream()` of the Responses API and of
+/// anthropic-ts raise. Without usage the cost of the call is unknown. Comments around a dropped event stay.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Drop {
     /// Which event is dropped: the first one of its kind after this place.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<At>,
-    /// The probability with which each event of the kind is dropped, instead of `at`. Default 1.
+    /// The probability that an event of this kind is dropped, instead of `at`. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Probability>,
-    /// The kind. Default `content`.
+    /// The kind of event. Default `content`.
     which: Which,
 }
 

@@ -10,18 +10,18 @@ use crate::{At, Dice, Instance, Level, Moment, Probability, Schedule, Scope, Str
 
 /// Sends events of a stream twice.
 ///
-/// Content comes out doubled, and no official SDK notices; only the final text of `.stream()` of OpenAI's Responses
-/// API is right, since it is sent whole at the end.
+/// Content appears twice, and no official SDK reports it. Only the final text of `.stream()` of OpenAI's Responses API
+/// is right, because it is sent again at the end.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Duplicate {
-    /// Which event comes twice: the first one of its kind after this place.
+    /// Which event is sent twice: the first one of its kind after this place.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<At>,
-    /// The probability with which each event of the kind comes twice, instead of `at`. Default 1.
+    /// The probability that an event of this kind is sent twice, instead of `at`. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Probability>,
-    /// The kind. Default `content`.
+    /// The kind of event. Default `content`.
     which: Which,
 }
 

@@ -12,12 +12,12 @@ use crate::{
 
 /// Edits JSON: a document, or the data of each event of a stream.
 ///
-/// Edits are made one after the other, each on what the one before has left. Only the bytes of the edited values
-/// change: white space, the order of keys and the spelling of numbers elsewhere stay. If one cannot be made, none is,
-/// and the body or the event passes as it is; so does what is not JSON, such as `[DONE]`.
+/// Edits are applied in order, each to the result of the one before. Only the bytes of the edited values change: white
+/// space, key order and number spelling elsewhere stay. If one edit fails, none is applied, and the body or event
+/// passes unchanged; so does data that is not JSON, such as `[DONE]`.
 ///
-/// The official SDKs do not check what they read against their types: a missing or wrongly typed field surfaces where
-/// the caller uses it, as `AttributeError`, `TypeError` or `None`.
+/// The official SDKs do not validate responses against their types: a missing field, or one of the wrong type, surfaces
+/// where the caller uses it, as `AttributeError`, `TypeError` or `None`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {

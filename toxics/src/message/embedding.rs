@@ -6,15 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::on_document;
 use crate::{Dice, DocumentFilter, Instance, Level, Scope, Toxic};
 
-/// Spoils the vectors that an embedding model returns, be they arrays of numbers or base64, as the OpenAI SDKs ask
-/// for.
+/// Corrupts the vectors that an embedding model returns, as arrays of numbers or as base64.
 ///
-/// No SDK notices. A vector store refuses `wrong_dimension`; what it stores of the rest makes searches find the wrong
-/// things.
+/// No SDK reports it. A vector store rejects `wrong_dimension`; it stores the others, and searches then return wrong
+/// results.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Embedding {
-    /// What is wrong with the vectors.
+    /// How the vectors are changed.
     how: EmbeddingFault,
 }
 

@@ -17,37 +17,37 @@ use super::{
 };
 use crate::{Decision, Dice, ExchangeFilter, Instance, Level, Moment, Scope, Toxic, Verdict};
 
-/// Answers with a failure, in the words of the provider at hand.
+/// Responds with a failure, exactly as the provider of the request would.
 ///
-/// Give a `cause`, which becomes the status, headers and body with which the provider of the request says it; or give
-/// the `status` yourself. With `reach_upstream` the provider gets the request, answers it and charges for it, and the
-/// caller sees the failure all the same. `stream` makes no difference.
+/// Set a `cause`, which is rendered as the status, headers and body of the request's provider, or set the `status`
+/// yourself. With `reach_upstream` the provider receives the request, processes it and bills it, and the caller still
+/// gets the failure. `stream` makes no difference.
 ///
-/// The OpenAI and Anthropic SDKs try 408, 409, 429 and all of 500 and above twice more, after about 0.4 and 0.8
-/// seconds, a 429 for an exhausted quota too; other statuses not at all. They wait as `retry-after` says, except that
-/// openai-python does not try again at all if that is more than 120 s, openai-node 7 ignores what is more than 60 s,
-/// and 0 or what is no number means their own waits (openai-node 6: no wait). google-genai, qdrant-client, ollama and
-/// chromadb try once. A streaming call fails just like a plain one: the head has not been sent.
+/// The OpenAI and Anthropic SDKs retry 408, 409, 429 (even for an exhausted quota) and 500 and above twice, after about
+/// 0.4 and 0.8 seconds, and no other status. They respect `retry-after`, with exceptions: openai-python does not retry
+/// if it is more than 120 s, openai-node 7 ignores values above 60 s, and for 0 or text they use their own delays
+/// (openai-node 6: no delay). google-genai, qdrant-client, ollama and chromadb do not retry. A streaming call fails
+/// like any other, because the response has not started.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fail {
-    /// Why it fails, by name.
+    /// The cause of the failure, by name.
     #[serde(deserialize_with = "cause::read_some", skip_serializing_if = "Option::is_none")]
     cause: Option<Cause>,
     /// The status, 200 to 599, instead of a cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 200, max = 599))]
     status: Option<u16>,
-    /// Header fields, in place of those of the same name that the cause comes with.
+    /// Header fields; they replace fields of the same name that the cause has.
     headers: HeaderLines,
-    /// The body that goes with `status`: a string is sent as it is, anything else as JSON.
+    /// The body for `status`: a string is sent unchanged, anything else as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Value>,
-    /// The field `retry-after`: a number of seconds, or any text: an HTTP-date, `inf`, garbage. Default: what the cause
-    /// comes with.
+    /// The field `retry-after`: a number of seconds, or any text, such as an HTTP-date, `inf` or garbage. Default: the
+    /// value that the cause has.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<RetryAfter>,
-    /// Whether the upstream gets the request first. Default false.
+    /// Whether the request is sent to the upstream first. Default false.
     reach_upstream: bool,
 }
 

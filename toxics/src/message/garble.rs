@@ -10,21 +10,21 @@ use super::{
 };
 use crate::{At, Dice, Instance, Level, Moment, Probability, Schedule, Scope, StreamFilter, Toxic};
 
-/// Garbles the JSON in events of a stream; their framing stays right.
+/// Corrupts the JSON in events of a stream. The framing of the events stays valid.
 ///
-/// Strikes the first event after `at` that it can, or each with the probability `rate`. Events whose data is no JSON
-/// object, such as `[DONE]`, are left alone.
+/// Applies to the first suitable event after `at`, or to each event with the probability `rate`. Events whose data is
+/// not a JSON object, such as `[DONE]`, are not changed.
 ///
-/// What is not JSON any more ends the stream in the official SDKs with a bare `JSONDecodeError` (Node: `SyntaxError`)
-/// that is not the SDK's own error class; Vercel's ai reports an error part and goes on, Cohere's SDK skips the event
-/// with a warning. `mojibake` is noticed by nobody but the reader.
+/// Invalid JSON ends the stream in the official SDKs with a bare `JSONDecodeError` (Node: `SyntaxError`), which is not
+/// the SDK's own error class. Vercel's ai reports an error part and continues; Cohere's SDK skips the event with a
+/// warning. No SDK detects `mojibake`.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Garble {
-    /// Which event is struck: the first one after this place.
+    /// Which event is changed: the first one after this place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<At>,
-    /// The probability with which each event is struck, instead of `at`. Default 1.
+    /// The probability that an event is changed, instead of `at`. Default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<Probability>,
     /// What happens to it.
@@ -38,13 +38,13 @@ pub struct Garble {
 enum How {
     /// The second half of the JSON is missing.
     HalfJson,
-    /// A gateway's words in place of the JSON.
+    /// A gateway's error text instead of the JSON.
     NotJson,
-    /// A control character in the midst of the JSON, which does not allow any.
+    /// A raw control character inside the JSON, which JSON does not allow.
     Control,
-    /// A character without its last byte: no longer UTF-8. If all are ASCII, half a character more.
+    /// A character without its last byte: invalid UTF-8. If the text is ASCII, half a character is added.
     Utf8Split,
-    /// UTF-8 that was read as Latin-1: `ä½ å¥½`. Still JSON. Events in ASCII are left alone.
+    /// UTF-8 that was decoded as Latin-1: `ä½ å¥½`. Still valid JSON. ASCII events are not changed.
     Mojibake,
 }
 

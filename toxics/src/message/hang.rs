@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Decision, Dice, ExchangeFilter, Instance, Level, Millis, Moment, Scope, Toxic, Verdict};
 
-/// Accepts a request and never answers.
+/// Accepts a request and never responds.
 ///
-/// The connection stays open and silent, and closes after `for`. That is longer than most callers wait: openai-python,
-/// openai-node and anthropic-python run into their own limit (10 minutes unless told otherwise), try twice more and
-/// raise `APITimeoutError` (Node: `APIConnectionTimeoutError`). A caller who waits longer sees the connection close
-/// before any byte, which they try again too. chromadb and ollama-python have no limit.
+/// The connection stays open and silent, and closes after `for`. openai-python, openai-node and anthropic-python reach
+/// their own timeout (10 minutes by default), retry twice and raise `APITimeoutError` (Node:
+/// `APIConnectionTimeoutError`). If the client waits longer, the connection closes before any byte, which the SDKs
+/// retry too. chromadb and ollama-python have no timeout.
 ///
 /// `stream` makes no difference; `reach_upstream` does.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -18,7 +18,7 @@ pub struct Hang {
     /// How long the silence lasts. Default 60 s.
     #[serde(rename = "for")]
     duration: Millis,
-    /// Whether the provider gets the request, answers it and charges for it. Default false.
+    /// Whether the provider receives the request, processes it and bills it. Default false.
     reach_upstream: bool,
 }
 

@@ -5,22 +5,22 @@ use serde::{Deserialize, Serialize};
 use super::header_lines::{HeaderLines, Name};
 use crate::{Decision, Dice, Direction, ExchangeFilter, Instance, Level, Moment, Scope, Toxic};
 
-/// Changes header fields: the answer's, or with `stream: upstream` the request's.
+/// Changes header fields of the response, or with `stream: upstream` of the request.
 ///
-/// First `remove`, then `set`, then `add`. A name in `remove` or `set` means all fields of that name, in any case.
-/// What frames the message (`content-length`, `transfer-encoding`, `connection` and the like) is out of reach: see
-/// `length_lie` for that.
+/// `remove` is applied first, then `set`, then `add`. A name in `remove` or `set` matches all fields of that name, in
+/// any case. Fields that frame the message (`content-length`, `transfer-encoding`, `connection` and similar) cannot be
+/// changed: see `length_lie`.
 ///
-/// openai-python and anthropic-python obey `retry-after-ms` before `retry-after`, and `x-should-retry: false` before
+/// openai-python and anthropic-python respect `retry-after-ms` before `retry-after`, and `x-should-retry: false` before
 /// the status. Without its `content-type` an event stream is still read as one by the official SDKs.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Headers {
-    /// Fields to put in place of all of the same name.
+    /// Fields that replace all fields of the same name.
     set: HeaderLines,
-    /// Fields to put beside those of the same name.
+    /// Fields that are added to those of the same name.
     add: HeaderLines,
-    /// Names of fields to take out.
+    /// Names of fields to remove.
     remove: Vec<Name>,
 }
 

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::on_document;
 use crate::{Dice, DocumentFilter, Instance, Level, Scope, Toxic};
 
-/// Spoils what a vector search returns, in the store's own shape: Qdrant, Pinecone, Weaviate, Milvus, Chroma,
-/// Elasticsearch and OpenSearch over HTTP.
+/// Changes the hits that a vector search returns, in the store's own format: Qdrant, Pinecone, Weaviate, Milvus,
+/// Chroma, Elasticsearch and OpenSearch over HTTP.
 ///
-/// No client notices any of it: the answer is a success. qdrant-client takes `NaN` for a score.
+/// No client reports it: the response is a success. qdrant-client accepts `NaN` as a score.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hits {
-    /// What is wrong with the hits.
+    /// How the hits are changed.
     how: HitsFault,
     /// How many hits `keep` leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,14 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Decision, Dice, ExchangeFilter, Instance, Level, Moment, Scope, Toxic, Verdict};
 
-/// Answers with a web page, as gateways, CDNs and hotel networks do.
+/// Responds with an HTML page, as gateways, CDNs and captive portals do.
 ///
-/// A page with status 200 is an error to none of the official SDKs: a plain call returns the page as a string, a
-/// stream is empty and looks complete; LangChain raises `ValueError` or `AttributeError`, qdrant-client
-/// `JSONDecodeError`. A 502 is tried again like any other, and what is raised in the end has the page in its message
-/// (openai-python: only the code).
+/// No official SDK treats a page with status 200 as an error: a plain call returns the page as a string, a stream is
+/// empty and looks complete; LangChain raises `ValueError` or `AttributeError`, qdrant-client `JSONDecodeError`. A 502
+/// is retried like any other, and the final exception has the page in its message (openai-python: only the code).
 ///
-/// The upstream never hears of the request. `stream` makes no difference.
+/// The request is not forwarded. `stream` makes no difference.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Html {
@@ -29,16 +28,16 @@ pub struct Html {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 enum Page {
-    /// A company's proxy says that the site is blocked. Status 200.
+    /// A corporate proxy's page: the site is blocked. Status 200.
     #[serde(rename = "proxy_200")]
     Proxy200,
-    /// nginx says that what is behind it does not answer. Status 502.
+    /// nginx's page for a bad gateway. Status 502.
     #[serde(rename = "nginx_502")]
     Nginx502,
-    /// Cloudflare says that what is behind it took longer than 100 seconds. Status 524.
+    /// Cloudflare's page for an origin that took longer than 100 seconds. Status 524.
     #[serde(rename = "cloudflare_524")]
     Cloudflare524,
-    /// A network wants its user to log in. Status 200.
+    /// A captive portal's login page. Status 200.
     Login,
 }
 

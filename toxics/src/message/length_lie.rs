@@ -8,16 +8,16 @@ use crate::{
 
 /// Declares a content-length that differs from what is sent.
 ///
-/// If it is too large the connection closes before the body is complete. openai-python and anthropic-python try that
-/// again and raise `APIConnectionError`; the Node SDKs do not, and a bare `TypeError: terminated` comes out. If it is
-/// too small the caller reads a body that is cut off but looks complete: invalid JSON, which no SDK tries again.
+/// If it is too large, the connection closes before the body is complete. openai-python and anthropic-python retry and
+/// raise `APIConnectionError`; the Node SDKs do not retry and raise a bare `TypeError: terminated`. If it is too small,
+/// the caller reads a truncated body that looks complete: invalid JSON, which no SDK retries.
 ///
-/// It acts on the answer, or with `stream: upstream` on the request, and only on messages that declare a length:
-/// streams mostly don't. Over HTTP/2 a wrong length is a protocol error and resets the stream.
+/// It applies to the response, or with `stream: upstream` to the request, and only to messages that declare a length;
+/// most streams do not. Over HTTP/2 a wrong length is a protocol error and resets the stream.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LengthLie {
-    /// How many bytes too many are declared; too few if negative. A length never falls below 0.
+    /// The difference to the actual length, in bytes; negative declares too few. The declared length is never below 0.
     delta: i64,
 }
 

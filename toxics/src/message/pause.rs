@@ -5,23 +5,23 @@ use serde::{Deserialize, Serialize};
 use super::on_events;
 use crate::{At, Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter, Toxic, Tracker};
 
-/// Pauses a stream before one event, then lets it go on.
+/// Pauses a stream before one event, then continues.
 ///
-/// The event after `at` waits from its arrival, and everything behind it. Keep-alive comments pass meanwhile;
-/// `hold_comments` makes the silence complete. Models that think before they go on look like this.
+/// The event after `at`, and everything behind it, is delayed from its arrival. Keep-alive comments pass during the
+/// pause; `hold_comments` makes the silence complete. Models that think in the middle of a response look like this.
 ///
 /// The Python SDKs raise `APITimeoutError` (anthropic-python a bare `httpx.ReadTimeout`) when one read takes longer
-/// than their timeout, and take comments for reads. The Node SDKs wait: their timeout does not cover the body, but
+/// than their timeout, and comments count as reads. The Node SDKs wait: their timeout does not cover the body, but
 /// Node's own fetch gives up after 5 minutes of silence.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pause {
-    /// Which event waits: the one after this place.
+    /// Which event is delayed: the first one after this place.
     at: At,
-    /// How long it waits.
+    /// How long it is delayed.
     #[serde(rename = "for")]
     duration: Millis,
-    /// Whether comments and blank lines wait as well. Default false.
+    /// Whether comments and blank lines are delayed too. Default false.
     #[serde(default)]
     hold_comments: bool,
 }

@@ -7,18 +7,18 @@ use crate::{
     BodyFilter, BodyForm, Dice, Instance, Level, Moment, NEVER, Schedule, Scope, StreamFilter, Toxic,
 };
 
-/// Frames a stream differently, in ways that the standard allows and readers trip over.
+/// Changes the framing of a stream in ways that the standard allows but some readers do not handle.
 ///
-/// What the events say stays the same, but for `no_event_name` and `heartbeat`. openai-python, openai-node and
-/// Vercel's ai read `crlf`, `cr`, `no_space`, `comments`, `multi_data`, `bytewise` and `merge` rightly; `bom` costs
-/// openai-python the first event, and anthropic-python an `AssertionError`. google-genai takes only `data: ` with its
-/// space for an event and everything else for part of its JSON, so that `comments` and `no_space` break it.
+/// The content of the events stays the same, except with `no_event_name` and `heartbeat`. openai-python, openai-node
+/// and Vercel's ai read `crlf`, `cr`, `no_space`, `comments`, `multi_data`, `bytewise` and `merge` correctly; `bom`
+/// costs openai-python the first event, and anthropic-python an `AssertionError`. google-genai accepts only `data: `
+/// with the space as an event and treats everything else as part of its JSON, so `comments` and `no_space` break it.
 ///
 /// Streams of lines (NDJSON) can be reframed by `crlf`, `bom`, `bytewise`, `merge`, `keep_open` and `gzip_late` only.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reframe {
-    /// What is different.
+    /// What changes.
     how: How,
 }
 
@@ -37,22 +37,22 @@ enum How {
     Comments,
     /// JSON objects are spread over three `data` lines.
     MultiData,
-    /// A byte order mark at the start. Not for streams that are on their way already.
+    /// A byte order mark at the start. Not on streams that have already started.
     Bom,
     /// Each byte is a chunk.
     Bytewise,
     /// Two events in one chunk; the first waits for the second.
     Merge,
-    /// No `event` lines. The Anthropic SDKs drop such events in silence.
+    /// No `event` lines. The Anthropic SDKs silently ignore such events.
     NoEventName,
-    /// After its end the stream stays open and silent. Those who wait for the end and not for a terminator
-    /// (Anthropic's and the Responses API's readers) run into their timeout, or wait for ever.
+    /// The stream stays open and silent after its last event. Readers that wait for the end instead of the terminator
+    /// (those for Anthropic and for the Responses API) reach their timeout, or wait for ever.
     KeepOpen,
-    /// The whole stream arrives at once, at its end, as if something had compressed it without flushing. The bytes are
+    /// The whole stream arrives at once, at its end, as if a gateway had compressed it without flushing. The bytes are
     /// not compressed. Streams of more than 16 MiB arrive in parts of that size.
     GzipLate,
-    /// A comment and a blank line after each event, which has an `id`: one of its own, or its number in the stream.
-    /// openai-python takes it for an event without data and raises `JSONDecodeError`.
+    /// A comment and a blank line after each event. Each event gets an `id`, its own or its number in the stream.
+    /// openai-python reads the comment as an event without data and raises `JSONDecodeError`.
     Heartbeat,
 }
 

@@ -10,19 +10,19 @@ use crate::{At, Dice, Instance, Level, Moment, Probability, Schedule, Scope, Str
 
 /// Sends an event of a stream after the next one instead of before it.
 ///
-/// Content comes out in the wrong order, and no official SDK notices. The event waits for the next one, whatever that
-/// is. At the end of the stream there is none, and it leaves where it was.
+/// Content arrives in the wrong order, and no official SDK reports it. The event is sent after the next event of any
+/// kind. At the end of the stream there is no next event, and the order stays.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Reorder {
-    /// Which event comes late: the first one of its kind after this place.
+    /// Which event is moved: the first one of its kind after this place.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<At>,
-    /// The probability with which each event of the kind comes late, instead of `at`. Default 1. The event that another
-    /// one waits for keeps its place.
+    /// The probability that an event of this kind is moved, instead of `at`. Default 1. The event that follows a moved
+    /// one is not moved itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<Probability>,
-    /// The kind. Default `content`.
+    /// The kind of event. Default `content`.
     which: Which,
 }
 

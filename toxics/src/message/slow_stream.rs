@@ -9,30 +9,29 @@ use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter
 
 /// Slows a stream down, event by event.
 ///
-/// The first event waits `first`; each later one leaves at least `between` after the one before, or so that
-/// `tokens_per_second` events with content leave a second. What comes slower than that by itself is not delayed.
-/// Keep-alive comments pass at once, so that callers who count them as signs of life stay content; `hold_comments`
-/// holds them too.
+/// The first event is delayed by `first`. Each later one is sent at least `between` after the one before, or at a rate
+/// of `tokens_per_second` content events. Events that arrive more slowly are not delayed. Keep-alive comments pass at
+/// once, so callers that treat them as activity do not time out; `hold_comments` delays them too.
 ///
-/// Timeouts of the Python SDKs are for each read: a slow stream never times out as long as single gaps are shorter
-/// (10 minutes unless told otherwise), and comments count as reads. The Node SDKs' timeout ends with the head.
+/// Timeouts of the Python SDKs apply to each read: a slow stream never times out as long as each gap is shorter (10
+/// minutes by default), and comments count as reads. The Node SDKs' timeout ends when the response starts.
 /// langchain-openai raises `StreamChunkTimeoutError` after a gap of 120 s, in async code only.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SlowStream {
-    /// How long the first event waits. Default 0.
+    /// The delay of the first event. Default 0.
     first: Millis,
-    /// The least time between two events. Default 0.
+    /// The minimum time between two events. Default 0.
     between: Millis,
-    /// How far the waits between events stray. Default 0.
+    /// The spread of the times between events. Default 0.
     jitter: Millis,
-    /// How many events with content leave in a second, 0.001 to 1,000,000; others pass without a wait of their own.
-    /// Instead of `between`.
+    /// The rate of content events, 0.001 to 1,000,000 a second; other events have no delay of their own. Use it instead
+    /// of `between`.
     #[schemars(range(min = 0.001, max = 1_000_000.0))]
     tokens_per_second: Option<f64>,
-    /// How the waits are spread by `jitter`. Default `uniform`.
+    /// The distribution of the delays. Default `uniform`.
     distribution: Distribution,
-    /// Whether comments and blank lines wait as well. Default false.
+    /// Whether comments and blank lines are delayed too. Default false.
     hold_comments: bool,
 }
 

@@ -10,25 +10,24 @@ use crate::{
     At, BodyForm, Dice, Ending, Instance, Level, Moment, Schedule, Scope, StreamFilter, Toxic, Tracker,
 };
 
-/// Fails in the middle of a stream, as the provider at hand says it once its status is out: 200.
+/// Sends the provider's own error event in the middle of a stream whose status was 200, then ends it.
 ///
-/// After the event before `at` comes the provider's error frame, and then the end, without the terminator. It never
-/// splits an event.
+/// At `at` the provider's error event is sent, and then the stream ends without its terminator. It never splits an
+/// event.
 ///
-/// Chat: openai-python and openai-node raise `APIError`, which has no status, and do not try again. Responses:
+/// Chat: openai-python and openai-node raise `APIError`, which has no status, and do not retry. Responses:
 /// openai-python yields the error as an event and its loop ends normally; only `.stream()` raises. Anthropic:
 /// anthropic-python raises `APIStatusError` with status 200, which is not the `OverloadedError` that callers catch;
-/// without its `event:` line the frame would be skipped in silence, see `reframe`. google-genai raises by the code in
-/// the frame.
+/// without its `event:` line the SDK ignores the event, see `reframe`. google-genai raises by the code in the frame.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamError {
     /// Where the stream fails.
     at: At,
-    /// Why, by name.
+    /// The cause, by name.
     #[serde(deserialize_with = "cause::read")]
     cause: Cause,
-    /// How the body ends after the frame. Default `clean`.
+    /// How the body ends after the error event. Default `clean`.
     #[serde(default)]
     how: Ending,
 }

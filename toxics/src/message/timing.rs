@@ -11,18 +11,18 @@ use crate::{Dice, Millis};
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
 pub enum Distribution {
-    /// Always the same. There is no jitter.
+    /// Always the same; `jitter` is ignored.
     Fixed,
-    /// Evenly from the stated length minus `jitter` to the stated length plus `jitter`.
+    /// Uniform between the given time minus `jitter` and the given time plus `jitter`.
     #[default]
     Uniform,
-    /// A bell curve: the stated length on average, `jitter` its standard deviation. Never below 0.
+    /// A normal distribution with the given time as mean and `jitter` as standard deviation, never below 0.
     Normal,
-    /// The stated length on average, `jitter` its standard deviation, with a tail of long waits, as answer times mostly
-    /// are.
+    /// A log-normal distribution with the given time as mean and `jitter` as standard deviation. It has a tail of long
+    /// delays, as most response times have.
     Lognormal,
-    /// At least the stated length and `jitter` more on average, with a heavy tail: one in a hundred waits `jitter` nine
-    /// times over, one in ten thousand a hundred times.
+    /// A Pareto distribution: at least the given time, on average `jitter` more, with a heavy tail: 1 in 100 delays
+    /// adds nine times `jitter`, 1 in 10,000 a hundred times.
     Pareto,
 }
 

@@ -10,12 +10,12 @@ use crate::{At, Dice, Moment, Probability, Schedule, Scope, Tracker};
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Which {
-    /// Those that carry a piece of the model's output: text, thoughts, arguments of tool calls.
+    /// Events with model output: text, reasoning, arguments of tool calls.
     #[default]
     Content,
-    /// The one that says that the stream is complete: `[DONE]`, `message_stop`, `response.completed`, `done: true`.
+    /// The event that marks the stream as complete: `[DONE]`, `message_stop`, `response.completed`, `done: true`.
     Terminator,
-    /// Those that say what was used.
+    /// Events that report token usage.
     Usage,
     /// All.
     Any,
