@@ -11,10 +11,14 @@ use crate::link;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4_096;
 
+/// Where a proxy without `listen` is.
+const LOOPBACK: &str = "127.0.0.1";
+
 /// What a `listen` field asks for.
 ///
 /// As Go's `net.Listen`: no host, `0.0.0.0` and `[::]` mean every address of both
-/// families; `localhost` is IPv4 first; an empty text means a free port.
+/// families; `localhost` is IPv4 first. An empty text is a free port of 127.0.0.1, not of every address as in Toxiproxy:
+/// a proxy that other machines reach says so.
 ///
 /// # Errors
 /// Go's words, which Toxiproxy's clients match.
@@ -38,7 +42,7 @@ pub(crate) async fn resolve(listen: &str) -> Result<SocketAddr, String> {
 /// Host and port of an address, brackets taken off.
 fn split(listen: &str) -> Result<(&str, u16), String> {
     if listen.is_empty() {
-        return Ok(("", 0));
+        return Ok((LOOPBACK, 0));
     }
     let (host, port) =
         listen.rsplit_once(':').ok_or_else(|| format!("address {listen}: missing port in address"))?;
@@ -124,7 +128,8 @@ mod tests {
             ("0.0.0.0:8001", "[::]:8001"),
             ("[::]:8001", "[::]:8001"),
             ("[::1]:8001", "[::1]:8001"),
-            ("", "[::]:0"),
+            ("", "127.0.0.1:0"),
+            (":0", "[::]:0"),
             ("127.0.0.1:http", "127.0.0.1:80"),
         ] {
             assert_eq!(resolve(listen).await.map(|a| a.to_string()), Ok(address.to_owned()), "{listen}");

@@ -25,7 +25,7 @@ use crate::{
 
 mod listening;
 
-pub(crate) use listening::Listening;
+pub(crate) use listening::{Bound, Listening};
 
 /// What a proxy's connections know of it. A changed proxy has a new one.
 pub(crate) struct ProxyContext {

@@ -8,6 +8,8 @@ mod cli_create;
 mod cli_serve;
 // What the tests of the command line share.
 mod cli_support;
+// Changes of proxies by the admin API and by the configuration file.
+mod admin_cases;
 // What the metrics tell of toxics.
 mod metrics;
 // Aconite inside another program.

@@ -24,7 +24,7 @@ fn ms(count: u64) -> Duration {
 }
 
 /// Sends back what it gets.
-async fn echo() -> Origin {
+pub(crate) async fn echo() -> Origin {
     Origin::running(|mut caller| async move {
         while let Some(byte) = caller.byte().await {
             if caller.stream.write_all(&[byte]).await.is_err() {
@@ -65,7 +65,7 @@ async fn round_trip(client: &mut TcpStream) {
 }
 
 /// One call to Toxiproxy's API.
-async fn call(aconite: &Aconite, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(crate) async fn call(aconite: &Aconite, method: &str, path: &str, body: &str) -> (u16, String) {
     call_at(&aconite.admin_address().to_string(), method, path, body).await
 }
 

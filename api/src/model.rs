@@ -14,7 +14,7 @@ pub struct ProxySpec {
     /// What it speaks. Default: `http` if `upstream` has a scheme, else `tcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
-    /// Where it listens, `host:port`. Port 0 picks a free one. Empty: a free port on every address.
+    /// Where it listens, `host:port`. Port 0 picks a free one. Empty: a free port of 127.0.0.1.
     pub listen: String,
     /// Where it leads: `host:port` for `tcp`, a URL for `http` (`sim://NAME` is a simulated provider). `forward` has none.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -57,7 +57,8 @@ pub(super) struct Args {
     /// Add each exchange that has ended to this file, as a line of JSON
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Write the real addresses of the admin API and the proxies to this file, as JSON, once all listen
+    /// Write the real addresses of the admin API and the proxies to this file, as JSON, once all listen and after each
+    /// change
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
     /// Accepted for Toxiproxy's sake: metrics are always there
@@ -115,12 +116,20 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
             break;
         }
     }
-    announce(&instance, args.port_file.as_deref())?;
+    let ports = args.port_file.as_deref();
+    announce(&instance, ports)?;
     loop {
-        match signals.next().await {
+        let wish = tokio::select! {
+            wish = signals.next() => wish,
+            () = instance.supervisor().listeners_changed() => {
+                rewrite_port_file(&instance, ports);
+                continue;
+            }
+        };
+        match wish {
             Wish::Stop => break,
             Wish::Reload => match &args.config {
-                Some(path) => reload(&instance, path).await,
+                Some(path) => reload(&instance, path, ports).await,
                 None => tracing::warn!("SIGHUP: there is no configuration file to read again"),
             },
         }
@@ -195,6 +204,13 @@ fn started(error: StartError, file: Option<&ConfigFile>) -> Failure {
 
 /// Says where everything listens: in the log, and in the port file.
 fn announce(instance: &Aconite, port_file: Option<&Path>) -> Result<(), Failure> {
+    let ports = write_port_file(instance, port_file)?;
+    tracing::info!(admin = %instance.admin_url(), seed = instance.seed(), addresses = %ports, "Aconite is running");
+    Ok(())
+}
+
+/// Writes the addresses that are listened on to the port file, if there is one, and answers them.
+fn write_port_file(instance: &Aconite, port_file: Option<&Path>) -> Result<serde_json::Value, Failure> {
     let ports = json!({
         "admin": instance.admin_address(),
         "proxies": instance.proxy_addresses(),
@@ -205,14 +221,22 @@ fn announce(instance: &Aconite, port_file: Option<&Path>) -> Result<(), Failure>
         write_whole(path, format!("{ports}\n").as_bytes())
             .map_err(|error| Failure::because(format!("cannot write `{}`", path.display()), &error))?;
     }
-    tracing::info!(admin = %instance.admin_url(), seed = instance.seed(), addresses = %ports, "Aconite is running");
-    Ok(())
+    Ok(ports)
+}
+
+/// Brings the port file up to date after a change of the proxies.
+fn rewrite_port_file(instance: &Aconite, port_file: Option<&Path>) {
+    if let Err(Failure { message, causes, .. }) = write_port_file(instance, port_file) {
+        let error = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
+        tracing::error!(%error, "the port file is out of date");
+    }
 }
 
 /// Reads the file again. If anything in it does not hold, all stays as it is.
-async fn reload(instance: &Aconite, path: &Path) {
+async fn reload(instance: &Aconite, path: &Path, port_file: Option<&Path>) {
     match reloaded(instance, path).await {
         Ok(changes) => {
+            rewrite_port_file(instance, port_file);
             let changes = json!(changes);
             tracing::info!(%changes, "the configuration was read again");
         }

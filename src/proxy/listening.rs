@@ -9,6 +9,7 @@ use std::{
 use tokio::{
     io::{Interest, unix::AsyncFd},
     net::TcpStream,
+    runtime::Handle,
     sync::Semaphore,
     task::JoinHandle,
 };
@@ -31,18 +32,21 @@ struct Served {
     stop: CancellationToken,
 }
 
-impl Listening {
-    /// Begins to accept on a bound socket.
+/// A socket that is bound, and on which nobody accepts yet: clients wait in its backlog.
+pub(crate) struct Bound {
+    address: SocketAddr,
+    listener: AsyncFd<std::net::TcpListener>,
+    runtime: Handle,
+    doors: Doors,
+}
+
+impl Bound {
+    /// Registers a bound socket with a worker.
     ///
     /// # Errors
     /// If the socket cannot be used.
-    pub(crate) fn start(
-        socket: std::net::TcpListener,
-        context: Arc<ProxyContext>,
-        shared: &Shared,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(socket: std::net::TcpListener, shared: &Shared) -> io::Result<Self> {
         let address = socket.local_addr()?;
-        let served = Arc::new(RwLock::new(Served { context, stop: CancellationToken::new() }));
         let worker = shared.workers.least_busy().ok_or(io::ErrorKind::Unsupported)?;
         let listener = {
             let _on = worker.runtime().enter();
@@ -53,10 +57,19 @@ impl Listening {
             AsyncFd::try_with_interest(socket, Interest::READABLE)?
         };
         let doors = Doors { workers: Arc::clone(&shared.workers), tasks: shared.tracker.clone() };
-        let accepting = worker.runtime().spawn(accept(listener, Arc::clone(&served), doors));
-        Ok(Self { address, accepting, served })
+        Ok(Self { address, listener, runtime: worker.runtime().clone(), doors })
     }
 
+    /// Begins to accept.
+    pub(crate) fn accept_for(self, context: Arc<ProxyContext>) -> Listening {
+        let Self { address, listener, runtime, doors } = self;
+        let served = Arc::new(RwLock::new(Served { context, stop: CancellationToken::new() }));
+        let accepting = runtime.spawn(accept(listener, Arc::clone(&served), doors));
+        Listening { address, accepting, served }
+    }
+}
+
+impl Listening {
     /// Goes on for another proxy: connections of the one before are closed.
     pub(crate) fn hand_to(&self, context: Arc<ProxyContext>) {
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);

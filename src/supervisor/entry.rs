@@ -18,7 +18,7 @@ use crate::{
     listen,
     metrics::ProxyTraffic,
     plan::{Armed, Plan},
-    proxy::{Kind, Listening, ProxyContext, kind},
+    proxy::{Bound, Kind, Listening, ProxyContext, kind},
 };
 
 /// A proxy.
@@ -40,6 +40,22 @@ pub(crate) struct Draft {
     kind: Kind,
     /// Where it would listen; `None` if it need not and cannot be told.
     pub(crate) address: Option<SocketAddr>,
+    /// Whether another port of the same address does as well.
+    any_port: bool,
+}
+
+/// A proxy that has everything it needs: starting it cannot fail.
+pub(crate) struct Prepared {
+    entry: Entry,
+    door: Door,
+}
+
+/// Where a prepared proxy gets its connections from.
+enum Door {
+    Closed,
+    Own(Bound),
+    /// The listener on this address, which another proxy leaves.
+    TakenOver(SocketAddr),
 }
 
 impl Draft {
@@ -76,7 +92,7 @@ impl Draft {
                 ),
             });
         }
-        Ok(Self { spec, toxics, kind, address })
+        Ok(Self { spec, toxics, kind, address, any_port: false })
     }
 
     /// Whether it listens and leads where `spec` does.
@@ -85,34 +101,51 @@ impl Draft {
             && self.address.is_some_and(|address| address.to_string() == spec.listen)
     }
 
+    /// Keeps the port that `old` has if the draft asks for any free port of the same address.
+    pub(crate) fn keep_port(&mut self, old: Option<&Entry>) {
+        let held = old.and_then(|old| match &old.listening {
+            Some(listening) => Some(listening.address),
+            // Disabled: the port that it had, if it had one.
+            None => old.spec.listen.parse().ok().filter(|held: &SocketAddr| held.port() != 0),
+        });
+        let Some((asked, held)) = self.address.zip(held) else { return };
+        let same_host = asked.ip() == held.ip() || asked.ip().is_unspecified() && held.ip().is_unspecified();
+        if asked.port() == 0 && same_host {
+            self.address = Some(held);
+            self.any_port = true;
+        }
+    }
+
     /// The socket that it listens on, if it is to listen.
     ///
     /// # Errors
     /// If the address cannot be had.
-    pub(crate) fn bind(&self) -> Result<Option<std::net::TcpListener>, ControlError> {
-        match self.address {
-            Some(address) if self.spec.enabled => {
-                listen::bind(address).map(Some).map_err(ControlError::listen)
+    fn bind(&self) -> Result<Option<std::net::TcpListener>, ControlError> {
+        let Some(mut address) = self.address.filter(|_| self.spec.enabled) else { return Ok(None) };
+        let bound = listen::bind(address).or_else(|error| {
+            if !self.any_port {
+                return Err(error);
             }
-            _ => Ok(None),
-        }
+            address.set_port(0);
+            listen::bind(address)
+        });
+        bound.map(Some).map_err(ControlError::listen)
     }
 
-    /// Makes it a proxy. `socket` is its own, or it takes over a listener.
+    /// Gets everything that it needs to run. It takes over the listener on `taken_over`, or has one of its own.
     ///
     /// # Errors
-    /// If the socket cannot be used.
-    pub(crate) fn start(
+    /// If the address cannot be had, or a file cannot be used.
+    pub(crate) fn prepare(
         self,
-        socket: Option<std::net::TcpListener>,
-        taken_over: Option<Listening>,
+        taken_over: Option<SocketAddr>,
         before: Option<&Entry>,
         shared: &Shared,
         chaos: bool,
-    ) -> Result<Entry, ControlError> {
+    ) -> Result<Prepared, ControlError> {
+        let socket = if taken_over.is_none() { self.bind()? } else { None };
+        let address = taken_over.or_else(|| socket.as_ref().and_then(|socket| socket.local_addr().ok()));
         let Self { mut spec, toxics, kind, .. } = self;
-        let address = taken_over.as_ref().map(|listening| listening.address);
-        let address = address.or_else(|| socket.as_ref().and_then(|socket| socket.local_addr().ok()));
         if let Some(address) = address {
             spec.listen = address.to_string();
         }
@@ -131,18 +164,36 @@ impl Draft {
             kind,
             numbers.unwrap_or_default(),
         ));
-        let listening = match (taken_over, socket) {
-            (Some(listening), _) => {
-                listening.hand_to(Arc::clone(&context));
-                Some(listening)
-            }
+        let door = match (taken_over, socket) {
+            (Some(address), _) => Door::TakenOver(address),
             (None, Some(socket)) => {
-                let started = Listening::start(socket, Arc::clone(&context), shared);
-                Some(started.map_err(|error| ControlError::listen(in_full(&error.to_string())))?)
+                let bound = Bound::new(socket, shared);
+                Door::Own(bound.map_err(|error| ControlError::listen(in_full(&error.to_string())))?)
             }
-            (None, None) => None,
+            (None, None) => Door::Closed,
         };
-        Ok(Entry { spec, toxics, plan, context, listening, traffic })
+        Ok(Prepared { entry: Entry { spec, toxics, plan, context, listening: None, traffic }, door })
+    }
+}
+
+impl Prepared {
+    pub(crate) fn name(&self) -> &str {
+        &self.entry.spec.name
+    }
+
+    /// Begins to serve. A listener that it takes over is among `freed`.
+    pub(crate) fn start(self, freed: &mut Vec<Listening>) -> Entry {
+        let Self { mut entry, door } = self;
+        entry.listening = match door {
+            Door::Closed => None,
+            Door::Own(bound) => Some(bound.accept_for(Arc::clone(&entry.context))),
+            Door::TakenOver(address) => {
+                let at = freed.iter().position(|listening| listening.address == address);
+                let listening = at.map(|at| freed.swap_remove(at));
+                listening.inspect(|listening| listening.hand_to(Arc::clone(&entry.context)))
+            }
+        };
+        entry
     }
 }
 

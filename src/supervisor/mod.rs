@@ -1,4 +1,5 @@
 //! The set of running proxies, and every change of it: all or nothing, one at a time.
+mod apply;
 mod check;
 mod control;
 mod entry;
@@ -126,6 +127,8 @@ pub(crate) struct Supervisor {
     /// Whether chaos may be enabled here.
     allowed: bool,
     windows: Notify,
+    /// Told when proxies were created, moved or deleted.
+    listeners: Notify,
 }
 
 /// The kill switch's state.
@@ -147,6 +150,7 @@ impl Supervisor {
             switch: Mutex::new(switch),
             allowed,
             windows: Notify::new(),
+            listeners: Notify::new(),
         });
         // Ends with the supervisor.
         tokio::spawn(keep_windows(Arc::downgrade(&supervisor)));
@@ -159,6 +163,11 @@ impl Supervisor {
 
     fn write<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Entry>) -> T) -> T {
         change(&mut self.proxies.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Comes back when proxies were created, moved or deleted since the last call. For one caller.
+    pub(crate) async fn listeners_changed(&self) {
+        self.listeners.notified().await;
     }
 
     fn is_enabled(&self) -> bool {
