@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     connection::{ConnectionShared, PlanReceiver},
-    http::{self, ForwardRules, Target, Upstreams, dial},
+    http::{self, ForwardRules, Place, Target, Upstreams, Way},
     journal::Journal,
     link::{self, Counters, Lane},
     metrics::SharedMetrics,
@@ -189,29 +189,26 @@ pub(crate) async fn reach(
     port: u16,
 ) -> Option<TcpStream> {
     let upstreams = &connection.proxy.upstreams;
-    let mut place = (host.to_owned(), port);
-    match connection.connect_fault(|_| true, None) {
-        None => {}
-        Some(ConnectFault::StaleAddress(Some(address))) => {
-            place = (address.ip.to_string(), address.port.unwrap_or(port));
-        }
-        Some(ConnectFault::StaleAddress(None)) => {
+    let asked = Place::configured(host, port);
+    let place = match connection.connect_fault(|_| true, None).into() {
+        Way::AsAsked => asked,
+        Way::At(address) => asked.at(address),
+        Way::Fails(ConnectFault::StaleAddress(_)) => {
             let leaving = wait_for_the_client_to_leave(client);
             // As if it had been tried.
             let _ = tokio::time::timeout(upstreams.connect_timeout, leaving).await;
             return None;
         }
-        Some(ConnectFault::Blackhole | ConnectFault::DnsTimeout | ConnectFault::TlsStall) => {
+        Way::Fails(ConnectFault::Blackhole | ConnectFault::DnsTimeout | ConnectFault::TlsStall) => {
             wait_for_the_client_to_leave(client).await;
             return None;
         }
-        Some(_) => return None,
-    }
-    let (host, port) = place;
-    match dial(&host, port, upstreams.connect_timeout, upstreams.off_limits).await {
+        Way::Fails(_) => return None,
+    };
+    match upstreams.dial(&place).await {
         Ok((stream, address)) => {
             connection.reached(address);
-            connection.leads_to(&format!("{host}:{port}"));
+            connection.leads_to(&format!("{}:{}", place.host, place.port));
             Some(stream)
         }
         Err(error) => {

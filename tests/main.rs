@@ -26,6 +26,8 @@ mod framing;
 mod in_band;
 // Logs and spans that a collector gets.
 mod otlp;
+// What a client can reach, and what it cannot.
+mod reach;
 // What is recorded of what passed and struck.
 mod recording;
 // Real bug reports about JSON bodies.

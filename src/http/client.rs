@@ -1,25 +1,16 @@
 //! The client of an exchange: its connection, and where its requests lead.
 use std::sync::Arc;
 
-use aconite_api::Problem;
-use aconite_toxics::{Level, ToxicSpec};
-use http::{HeaderMap, StatusCode, header, request};
-use serde_json::{Map, Value};
+use http::{StatusCode, header, request};
 
 use super::{
     exchange::Destination,
     forward::ForwardRules,
-    headers,
+    guard,
     own_answer::Trouble,
     target::{Origin, Target},
 };
-use crate::{
-    connection::ConnectionShared,
-    link::SocketControl,
-    plan::{Armed, Plan},
-    proxy::ProxyContext,
-    tls::host::Readable,
-};
+use crate::{connection::ConnectionShared, link::SocketControl, proxy::ProxyContext, tls::host::Readable};
 
 /// The client's side of exchanges.
 pub(crate) struct Client {
@@ -58,7 +49,10 @@ impl Client {
     pub(crate) fn destination(&self, head: &request::Parts) -> Result<Destination, Trouble> {
         match &self.via {
             Via::Reverse(target) => Ok(self.reverse(target, head)),
-            Via::Forward => self.forward(head),
+            Via::Forward => {
+                guard::admit(&self.proxy, &head.headers)?;
+                self.forward(head)
+            }
             Via::Tunnel(end) => tunnelled(end, head),
         }
     }
@@ -100,57 +94,6 @@ impl Client {
             )),
         }
     }
-
-    /// The toxic that a request brings along, where that is allowed:
-    /// `x-aconite-toxic: fail; cause=rate_limit`.
-    ///
-    /// # Errors
-    /// If it does not hold, or cannot act on a single request.
-    pub(crate) fn own_toxic(&self, headers: &HeaderMap, plan: &Plan) -> Result<Option<Arc<Armed>>, Trouble> {
-        let allowed = self.proxy.spec.in_band && plan.on;
-        let Some(value) = headers.get(headers::IN_BAND).filter(|_| allowed) else { return Ok(None) };
-        let bad = |reason: String| {
-            Trouble::new(
-                StatusCode::BAD_REQUEST,
-                "bad_toxic",
-                format!("the header x-aconite-toxic: {reason}"),
-            )
-        };
-        let text = value.to_str().map_err(|_| bad("it is not plain text".to_owned()))?;
-        let mut parts = text.split(';').map(str::trim);
-        let mut spec = ToxicSpec::new(parts.next().unwrap_or_default(), Map::new());
-        for part in parts.filter(|part| !part.is_empty()) {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| bad(format!("`{part}` is no name=value")))?;
-            put(&mut spec.attributes, name.trim(), read_value(value.trim())).map_err(bad)?;
-        }
-        let armed = Armed::new(&spec, &self.proxy.catalogue).map_err(|error| {
-            let Problem { path, message, hint, .. } = error.into();
-            bad([path, Some(message), hint].into_iter().flatten().collect::<Vec<_>>().join(": "))
-        })?;
-        if armed.level == Level::Bytes || armed.connect.is_some_and(|fault| !fault.is_of_upstream()) {
-            return Err(bad(format!(
-                "`{}` so acts on a whole connection, not on one request",
-                armed.spec.kind
-            )));
-        }
-        Ok(Some(Arc::new(armed)))
-    }
-}
-
-/// Puts a value where its name says; dots lead into objects, as on the command line.
-fn put(fields: &mut Map<String, Value>, name: &str, value: Value) -> Result<(), String> {
-    let Some((outer, rest)) = name.split_once('.') else {
-        fields.insert(name.to_owned(), value);
-        return Ok(());
-    };
-    let inner = fields.entry(outer).or_insert_with(|| Value::Object(Map::new()));
-    put(inner.as_object_mut().ok_or_else(|| format!("`{outer}` has a value already"))?, rest, value)
-}
-
-/// JSON where it is JSON, else text.
-fn read_value(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 /// A request inside a tunnel: its Host must be the tunnel's, and decides nothing.

@@ -2,7 +2,7 @@
 use std::{
     future::poll_fn,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     task::Poll,
     time::Duration,
@@ -36,9 +36,9 @@ pub(crate) enum DialError {
     /// It would come back to the proxy itself.
     #[error("{0} is this proxy itself")]
     Loop(SocketAddr),
-    /// It would lead to the admin API, which takes who comes from this machine for its operator.
+    /// It would lead to the admin API, which takes whoever connects from this machine for its operator.
     #[error(
-        "{0} is the admin API, which no `forward` proxy leads to; reach it directly (NO_PROXY), or give it a token"
+        "{0} is the admin API: a proxy connects to it only if the configuration writes its address; connect to it directly (NO_PROXY), or give it a token"
     )]
     Admin(SocketAddr),
 }
@@ -53,6 +53,13 @@ pub(crate) struct OffLimits {
 }
 
 impl OffLimits {
+    /// For an upstream that the configuration names. The admin API may be there if its address is written as it is; a
+    /// name that resolves to it is not enough, as whoever answers for the name decides that.
+    pub(crate) fn for_configured(self, host: &str) -> Self {
+        let written = host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost");
+        Self { admin: self.admin.filter(|_| !written), ..self }
+    }
+
     /// Whether a connection to `address` may be made.
     ///
     /// # Errors
@@ -244,6 +251,19 @@ mod tests {
             assert!(matches!(error, DialError::Loop(_)), "{host}: {error}");
         }
         dial("127.0.0.1", own.port(), LIMIT, OffLimits::default()).await.unwrap();
+    }
+
+    /// Whoever answers for a name decides where it leads, so that only a written address may be the admin API's.
+    #[test]
+    fn a_01_a_configured_name_that_resolves_to_the_admin_api_is_refused() {
+        let admin: SocketAddr = ([127, 0, 0, 1], 8474).into();
+        let off_limits = OffLimits { admin: Some(admin), ..OffLimits::default() };
+        assert!(matches!(off_limits.check(admin), Err(DialError::Admin(_))));
+        for (host, allowed) in
+            [("127.0.0.1", true), ("LocalHost", true), ("::1", true), ("rebound.test", false)]
+        {
+            assert_eq!(off_limits.for_configured(host).check(admin).is_ok(), allowed, "{host}");
+        }
     }
 
     #[test]

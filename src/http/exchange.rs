@@ -19,7 +19,9 @@ use super::{
     extended_connect,
     facts::{Facts, body_form},
     governor::Ready,
+    guard::Way,
     headers::{self},
+    in_band,
     ongoing::Ongoing,
     own_answer::{self, Trouble},
     target::Target,
@@ -155,7 +157,7 @@ async fn prepare(
         upgrade.filter(|_| headers::wants_upgrade(&facts.headers) && head.version <= Version::HTTP_11);
     let length = incoming.size_hint().exact();
     let expects = facts.headers.contains_key(header::EXPECT);
-    let own = client.own_toxic(&facts.headers, plan)?;
+    let own = in_band::toxic(&client.proxy, &facts.headers, plan)?;
     let messages = plan.strikes_messages || own.is_some();
     let toxics_read = plan.reads_requests || (messages && facts.dialect.is_some());
     let json = body_form(&facts.headers) == BodyForm::Document;
@@ -234,12 +236,15 @@ impl Running {
         target: &Arc<Target>,
         authority: &str,
     ) -> Result<Response<Body>, BodyError> {
-        let elsewhere = match (self.connect_fault(plan), &**target) {
-            (None, _) => None,
-            (Some(ConnectFault::StaleAddress(Some(address))), Target::Server { origin, prefix }) => {
+        let elsewhere = match (self.connect_fault(plan).into(), &**target) {
+            (Way::AsAsked, _) => None,
+            (Way::At(address), Target::Server { origin, prefix }) => {
                 Some(Arc::new(Target::Server { origin: origin.at(address), prefix: prefix.clone() }))
             }
-            (Some(fault), _) => {
+            (way, _) => {
+                // A simulated upstream has no address: nobody answers at another one.
+                let fault =
+                    if let Way::Fails(fault) = way { fault } else { ConnectFault::StaleAddress(None) };
                 let limit = self.ongoing.proxy.upstreams.connect_timeout;
                 let trouble = unreachable(fault, &target.to_string(), limit).await;
                 return Ok(self.trouble(plan, &trouble));

@@ -2,23 +2,18 @@
 use std::{collections::HashMap, sync::Arc};
 
 use aconite_api::model::ProxySpec;
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use wildmatch::WildMatch;
 
-use super::{
-    body::Body,
-    own_answer::{self, Trouble},
-    target::Target,
-};
+use super::{credentials::Credentials, own_answer::Trouble, target::Target};
 
 /// The rules of a forward proxy.
 pub(crate) struct ForwardRules {
     intercept: Vec<WildMatch>,
     /// By `host` or `host:port`, lower case, punycode.
     map: HashMap<String, Arc<Target>>,
-    /// What `Proxy-Authorization` must say, where it must.
-    credentials: Option<String>,
+    /// What clients have to present, if anything.
+    credentials: Option<Credentials>,
 }
 
 impl ForwardRules {
@@ -38,13 +33,12 @@ impl ForwardRules {
             let target = Target::parse(target).map_err(|reason| ("map", format!("`{host}`: {reason}")))?;
             map.insert(ascii(host), Arc::new(target));
         }
+        let credentials = spec.credentials.as_deref().map(Credentials::parse).transpose();
+        let credentials = credentials.map_err(|reason| ("credentials", reason))?;
         Ok(Self {
             intercept: intercept.iter().map(|host| WildMatch::new(&ascii(host))).collect(),
             map,
-            credentials: spec
-                .credentials
-                .as_ref()
-                .map(|credentials| format!("Basic {}", STANDARD.encode(credentials))),
+            credentials,
         })
     }
 
@@ -60,22 +54,23 @@ impl ForwardRules {
         self.intercept.iter().any(|pattern| pattern.matches(&host))
     }
 
-    /// Whether the client may use the proxy.
-    pub(crate) fn admits(&self, headers: &HeaderMap) -> bool {
-        let Some(expected) = &self.credentials else { return true };
-        let given = headers.get(header::PROXY_AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        same(given, expected.as_bytes())
+    /// Whether a client that sends these headers may use the proxy.
+    ///
+    /// # Errors
+    /// The answer 407 if it has to present credentials first.
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<(), Trouble> {
+        let Some(credentials) = &self.credentials else { return Ok(()) };
+        let mut given = headers.get_all(header::PROXY_AUTHORIZATION).iter();
+        // Of two fields nobody knows which one counts.
+        if let (Some(value), None) = (given.next(), given.next())
+            && credentials.admit(value.as_bytes())
+        {
+            return Ok(());
+        }
+        let text =
+            "this proxy needs credentials: put them into HTTPS_PROXY as http://USER:PASSWORD@HOST:PORT";
+        Err(Trouble::new(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "proxy_authentication", text))
     }
-}
-
-/// The answer to a client that has to say who it is. The connection stays, for the second try.
-pub(crate) fn who_are_you() -> Response<Body> {
-    let text = "this proxy needs credentials: put them into HTTPS_PROXY as http://USER:PASSWORD@HOST:PORT";
-    let trouble = Trouble::new(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "proxy_authentication", text);
-    let mut response = own_answer::refusal(&trouble);
-    let challenge = HeaderValue::from_static("Basic realm=\"aconite\"");
-    response.headers_mut().insert(header::PROXY_AUTHENTICATE, challenge);
-    response
 }
 
 /// A host as it is compared: lower case, punycode, globs kept.
@@ -103,13 +98,10 @@ fn named(host: &str, with_port: bool) -> Result<(), String> {
     Err(format!("`{host}` is not {kind}{instead}"))
 }
 
-/// Compares without telling by its time where the difference is.
-fn same(one: &[u8], other: &[u8]) -> bool {
-    one.len() == other.len() && one.iter().zip(other).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-}
-
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -163,13 +155,16 @@ mod tests {
     #[test]
     fn prx_06_credentials_are_compared_whole() {
         let rules = rules(serde_json::json!({"credentials": "u@x:p:w"}));
-        let with = |value: &str| {
+        let with = |values: &[&'static str]| {
             let mut headers = HeaderMap::new();
-            headers.insert(header::PROXY_AUTHORIZATION, HeaderValue::from_str(value).unwrap());
-            rules.admits(&headers)
+            for value in values {
+                headers.append(header::PROXY_AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            rules.admit(&headers).is_ok()
         };
-        assert!(with("Basic dUB4OnA6dw=="));
-        assert!(!with("Basic dUB4OnA6d"));
-        assert!(!rules.admits(&HeaderMap::new()));
+        assert!(with(&["Basic dUB4OnA6dw=="]));
+        for refused in [&[][..], &["Basic dUB4OnA6d"], &["Basic dUB4OnA6dw==", "Basic x"]] {
+            assert!(!with(refused), "{refused:?}");
+        }
     }
 }

@@ -101,6 +101,11 @@ pub(crate) fn refusal(trouble: &Trouble) -> Response<Body> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CONTENT_LENGTH, bytes.len().into());
     headers.insert(headers::ERROR, HeaderValue::from_static(trouble.code));
+    if trouble.status == StatusCode::PROXY_AUTHENTICATION_REQUIRED {
+        // The connection stays, for the second try.
+        let challenge = HeaderValue::from_static("Basic realm=\"aconite\", charset=\"UTF-8\"");
+        headers.insert(header::PROXY_AUTHENTICATE, challenge);
+    }
     if trouble.close {
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }

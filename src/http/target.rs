@@ -34,14 +34,24 @@ pub(crate) struct Origin {
     pub(crate) server_name: Option<Arc<str>>,
     /// What the Host header says.
     pub(crate) authority: Arc<str>,
+    /// Whether the configuration names it, and not a client.
+    pub(crate) configured: bool,
 }
 
 impl Origin {
+    /// A server that a client asks for.
     pub(crate) fn new(tls: bool, host: &str, port: u16) -> Self {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let default = if tls { 443 } else { 80 };
         let authority = if port == default { bracketed(host) } else { format!("{}:{port}", bracketed(host)) };
-        Self { tls, host: host.into(), port, server_name: None, authority: authority.into() }
+        Self {
+            tls,
+            host: host.into(),
+            port,
+            server_name: None,
+            authority: authority.into(),
+            configured: false,
+        }
     }
 
     /// The same server, asked for by another TLS server name.
@@ -50,13 +60,14 @@ impl Origin {
         Self { server_name, ..self }
     }
 
-    /// Another server, asked for what this one is asked for.
+    /// Another server, which a toxic of the configuration names, asked for what this one is asked for.
     pub(crate) fn at(&self, address: Address) -> Self {
         let server_name = self.server_name.clone().or_else(|| Some(Arc::clone(&self.host)));
         Self {
             host: address.ip.to_string().into(),
             port: address.port.unwrap_or(self.port),
             server_name,
+            configured: true,
             ..self.clone()
         }
     }
@@ -109,7 +120,8 @@ impl Target {
         }
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let prefix = uri.path().trim_end_matches('/').to_owned();
-        Ok(Self::Server { origin: Origin::new(tls, host, port), prefix })
+        let origin = Origin { configured: true, ..Origin::new(tls, host, port) };
+        Ok(Self::Server { origin, prefix })
     }
 
     /// The path to ask for: the prefix, then the client's path as it came. A path that has the

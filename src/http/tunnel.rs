@@ -15,8 +15,8 @@ use connect::Connect;
 use super::{
     body::Body,
     client::{FarEnd, Via},
-    dial::dial,
-    forward::{ForwardRules, who_are_you},
+    forward::ForwardRules,
+    guard::{self, Place, Way},
     headers,
     own_answer::{self, Trouble},
     server::{Sniffed, handshake, serve_http, serve_plain, sniff, socket},
@@ -55,10 +55,10 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShar
                 return;
             }
         };
-        if rules.admits(&connect.headers) {
-            return tunnel(stream, connection, rules, connect).await;
+        match guard::admit(&connection.proxy, &connect.headers) {
+            Ok(()) => return tunnel(stream, connection, rules, connect).await,
+            Err(trouble) => write_answer(&mut stream, own_answer::refusal(&trouble)).await,
         }
-        write_answer(&mut stream, who_are_you()).await;
         if connect.http10 {
             return;
         }
@@ -127,17 +127,17 @@ async fn tunnel(
     let Connect { host, port, headers, .. } = connect;
     connection.leads_to(&Origin::new(true, &host, port));
     let limit = connection.proxy.upstreams.connect_timeout;
-    let place = match connection.connect_fault(ConnectFault::is_of_upstream, Some(&facts(&host, &headers))) {
-        None => (host.clone(), port),
-        Some(ConnectFault::StaleAddress(Some(stale))) => (stale.ip.to_string(), stale.port.unwrap_or(port)),
-        Some(fault) => {
+    let asked = Place::asked(&host, port);
+    let fault = connection.connect_fault(ConnectFault::is_of_upstream, Some(&facts(&host, &headers)));
+    let place = match fault.into() {
+        Way::AsAsked => asked,
+        Way::At(address) => asked.at(address),
+        Way::Fails(fault) => {
             let trouble = unreachable(fault, &host, limit).await.closing();
             return write_answer(&mut stream, own_answer::refusal(&trouble)).await;
         }
     };
-    if let Ok(ip) = host.parse::<IpAddr>()
-        && let Err(error) = connection.proxy.upstreams.off_limits.check((ip, port).into())
-    {
+    if let Err(error) = connection.proxy.upstreams.may_dial(&place) {
         return write_answer(&mut stream, own_answer::refusal(&Trouble::from(error).closing())).await;
     }
     let mapped = rules.target(&host, port);
@@ -183,7 +183,7 @@ struct Asked {
     /// Where the host is sent, if that is elsewhere.
     mapped: Option<Arc<Target>>,
     /// Where a connection that is left closed goes to.
-    place: (String, u16),
+    place: Place,
 }
 
 /// Looks into a tunnel, and serves what it carries if that can be read.
@@ -261,7 +261,7 @@ async fn terminate(
 }
 
 /// Joins the client with the host that it asked for, and looks at nothing.
-async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place: &(String, u16)) {
+async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place: &Place) {
     if let Ok(upstream) = dialled(connection, place).await {
         relay(stream, upstream, connection).await;
     } else {
@@ -270,9 +270,8 @@ async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place:
     }
 }
 
-async fn dialled(connection: &ConnectionShared, (host, port): &(String, u16)) -> Result<TcpStream, Trouble> {
-    let upstreams = &connection.proxy.upstreams;
-    let dialled = dial(host, *port, upstreams.connect_timeout, upstreams.off_limits).await;
+async fn dialled(connection: &ConnectionShared, place: &Place) -> Result<TcpStream, Trouble> {
+    let dialled = connection.proxy.upstreams.dial(place).await;
     let (stream, address) = dialled.map_err(|error| {
         tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
         Trouble::from(error)
@@ -281,11 +280,7 @@ async fn dialled(connection: &ConnectionShared, (host, port): &(String, u16)) ->
     Ok(stream)
 }
 
-async fn reach(
-    stream: &mut TcpStream,
-    connection: &ConnectionShared,
-    place: &(String, u16),
-) -> Option<TcpStream> {
+async fn reach(stream: &mut TcpStream, connection: &ConnectionShared, place: &Place) -> Option<TcpStream> {
     match dialled(connection, place).await {
         Ok(upstream) => Some(upstream),
         Err(trouble) => {

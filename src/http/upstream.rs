@@ -19,7 +19,7 @@ use thiserror::Error;
 
 use super::{
     body::{Again, Body, Source},
-    dial::{DialError, OffLimits, dial},
+    dial::{DialError, OffLimits},
     pool::{Connection, HostPool, Http1, Http2, SharedPool},
     target::Origin,
     upstream_io::UpstreamIo,
@@ -112,7 +112,7 @@ impl Upstreams {
         let mut stale = false;
         if let Some(connection) = pool.take(http2) {
             // Another proxy may have made it.
-            self.off_limits.check(connection.address())?;
+            self.may_use(&origin.into(), connection.address())?;
             let again = body.again();
             match self.send_on(connection, &pool, &build, body).await {
                 Ok(answer) => return Ok(answer),
@@ -178,8 +178,7 @@ impl Upstreams {
         pool: &Arc<HostPool>,
         alpn: &[&[u8]],
     ) -> Result<Connection, UpstreamError> {
-        let (stream, address) =
-            dial(&origin.host, origin.port, self.connect_timeout, self.off_limits).await?;
+        let (stream, address) = self.dial(&origin.into()).await?;
         if !origin.tls {
             return self.handshake_http1(UpstreamIo::plain(stream), origin, address).await;
         }
@@ -211,12 +210,11 @@ impl Upstreams {
         let pool = self.pool.host(origin, self.identity);
         let connection = match pool.take(true) {
             Some(connection @ Connection::Http2(_)) => {
-                self.off_limits.check(connection.address())?;
+                self.may_use(&origin.into(), connection.address())?;
                 connection
             }
             _ => {
-                let (stream, address) =
-                    dial(&origin.host, origin.port, self.connect_timeout, self.off_limits).await?;
+                let (stream, address) = self.dial(&origin.into()).await?;
                 self.handshake_http2(UpstreamIo::plain(stream), origin, &pool, address).await?
             }
         };

@@ -14,7 +14,7 @@ use std::{
 
 use aconite_api::{
     ControlError,
-    model::{Chaos, Protocol, ProxySpec, Rule, Switch, UpstreamTls},
+    model::{Chaos, ProxySpec, Rule, Switch, UpstreamTls},
 };
 use aconite_toxics::Catalogue;
 use tokio::{sync::Notify, time::Instant};
@@ -77,7 +77,7 @@ impl Shared {
         })
     }
 
-    /// Keeps `forward` proxies from leading their clients to the admin API on this address.
+    /// Keeps proxies from connecting their clients to the admin API on this address.
     pub(crate) fn keep_from(&mut self, admin: SocketAddr) {
         self.admin = Some(admin);
     }
@@ -102,7 +102,7 @@ impl Shared {
             connector,
             identity,
             connect_timeout: spec.connect_timeout.map_or(Duration::from_secs(10), Duration::from),
-            off_limits: OffLimits { own, admin: self.admin.filter(|_| spec.protocol() == Protocol::Forward) },
+            off_limits: OffLimits { own, admin: self.admin },
         })
     }
 }
