@@ -61,7 +61,7 @@ async fn a_01_no_entrance_of_a_forward_proxy_reaches_the_admin_api() {
             format!("GET http://{authority}/v1/proxies HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
             format!("GET http://{authority}/v1/proxies HTTP/1.0\r\n\r\n"),
             format!(
-                "GET http://{authority}/v1/events HTTP/1.1\r\nHost: {authority}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+                "GET http://{authority}/v1/events HTTP/1.1\r\nHost: {authority}\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n"
             ),
         ] {
             assert_error(&proxied.raw(request).await, 403, "admin_api");

@@ -18,7 +18,7 @@ fn absolute(host: &str, fields: &str) -> [String; 5] {
         ),
         format!("GET http://{host}/x HTTP/1.0\r\n{fields}\r\n"),
         format!(
-            "GET http://{host}/x HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+            "GET http://{host}/x HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: upgrade, close\r\nUpgrade: websocket\r\n\r\n"
         ),
     ]
 }
