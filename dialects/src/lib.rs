@@ -5,6 +5,7 @@
 //!
 //! - [`checks`]: what must hold for arbitrary bytes, for fuzzers to run.
 //! - [`content`]: what an event of an answer's stream is for.
+//! - [`conversation`]: what models are asked and answer, read and written in each wire format.
 //! - [`dialect`]: whose protocol a request speaks, and what it is for.
 //! - [`embeddings`]: answers that are vectors, spoilt in place.
 //! - [`event`]: cutting a streamed body into events, and putting other data into one.
@@ -14,6 +15,7 @@
 
 pub mod checks;
 pub mod content;
+pub mod conversation;
 pub mod dialect;
 pub mod embeddings;
 pub mod event;

@@ -1,0 +1,4 @@
+//! What must hold for every format.
+
+mod laws;
+mod samples;
