@@ -48,6 +48,13 @@ pub(crate) fn for_next_hop(headers: &HeaderMap, hop: Hop) -> Option<HeaderMap> {
     }
     if hop.upgrade {
         kept.append(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        // What is left of a list of which `h2c` was one.
+        if upgrade_protocols(headers).any(is_h2c)
+            && let Ok(others) =
+                HeaderValue::from_str(&others_than_h2c(headers).collect::<Vec<_>>().join(", "))
+        {
+            kept.insert(header::UPGRADE, others);
+        }
     }
     Some(kept)
 }
@@ -90,13 +97,27 @@ pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether an HTTP/1.1 message asks for, or grants, an upgrade.
+/// Whether an HTTP/1.1 message asks for, or grants, an upgrade that can be forwarded. One to HTTP/2 (`h2c`) concerns this
+/// hop alone, and a server may ignore it (RFC 9110, section 7.8).
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
-    headers.contains_key(header::UPGRADE)
+    others_than_h2c(headers).next().is_some()
         && values
             .flat_map(|value| value.split(','))
             .any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
+}
+
+fn others_than_h2c(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    upgrade_protocols(headers).filter(|protocol| !is_h2c(protocol))
+}
+
+fn upgrade_protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(header::UPGRADE).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).map(str::trim).filter(|protocol| !protocol.is_empty())
+}
+
+fn is_h2c(protocol: &str) -> bool {
+    ["h2c", "h2"].iter().any(|name| protocol.eq_ignore_ascii_case(name))
 }
 
 /// The values that must not be written down: keys, tokens, cookies.
@@ -177,6 +198,31 @@ mod tests {
     #[test]
     fn what_has_nothing_to_hide_is_left_alone() {
         assert_eq!(for_next_hop(&map(&[("host", "x"), ("accept", "*/*")]), REQUEST), None);
+    }
+
+    #[test]
+    fn an_upgrade_to_http_2_is_for_this_hop_alone() {
+        for (upgrade, wanted, forwarded) in [
+            ("h2c", false, None),
+            ("H2C, h2", false, None),
+            ("h2c, websocket", true, Some("websocket")),
+            ("websocket", true, Some("websocket")),
+            ("TLS/1.0, h2c, x/1", true, Some("TLS/1.0, x/1")),
+        ] {
+            let headers = map(&[
+                ("connection", "Upgrade, HTTP2-Settings"),
+                ("upgrade", upgrade),
+                ("http2-settings", "AAMAAABk"),
+            ]);
+            assert_eq!(wants_upgrade(&headers), wanted, "{upgrade}");
+            let kept = for_next_hop(&headers, Hop { upgrade: wanted, ..REQUEST }).unwrap();
+            assert_eq!(
+                kept.get(header::UPGRADE).map(|value| value.to_str().unwrap()),
+                forwarded,
+                "{upgrade}"
+            );
+            assert!(!kept.contains_key("http2-settings"), "{upgrade}");
+        }
     }
 
     #[test]
