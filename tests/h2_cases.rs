@@ -15,10 +15,10 @@ use crate::support::{GUARD, Origin};
 mod protocols;
 mod streams;
 
-type Ended = JoinHandle<Result<(), h2::Error>>;
+pub(crate) type Ended = JoinHandle<Result<(), h2::Error>>;
 
 /// An upstream that speaks HTTP/2 without TLS, and serves each stream in a task of its own.
-async fn origin<F, R>(serve: F) -> Origin
+pub(crate) async fn origin<F, R>(serve: F) -> Origin
 where
     F: Fn(Request<RecvStream>, SendResponse<Bytes>) -> R + Clone + Send + Sync + 'static,
     R: Future<Output = ()> + Send + 'static,
@@ -26,7 +26,7 @@ where
     Origin::running(move |caller| serve_h2(caller.stream, serve.clone())).await
 }
 
-async fn serve_h2<IO, F, R>(io: IO, serve: F)
+pub(crate) async fn serve_h2<IO, F, R>(io: IO, serve: F)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
     F: Fn(Request<RecvStream>, SendResponse<Bytes>) -> R,
@@ -38,7 +38,7 @@ where
     }
 }
 
-async fn client<IO>(io: IO) -> (SendRequest<Bytes>, Ended)
+pub(crate) async fn client<IO>(io: IO) -> (SendRequest<Bytes>, Ended)
 where
     IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -46,13 +46,13 @@ where
     (sender, tokio::spawn(connection))
 }
 
-fn call(host: &str, path: &str) -> Request<()> {
+pub(crate) fn call(host: &str, path: &str) -> Request<()> {
     let request = Request::builder().method(Method::POST).uri(format!("http://{host}{path}"));
     request.header("content-type", "application/grpc").header("te", "trailers").body(()).unwrap()
 }
 
 /// Sends a request with a body; the answer's head is still to come.
-async fn begin(
+pub(crate) async fn begin(
     sender: &SendRequest<Bytes>,
     request: Request<()>,
     body: impl Into<Bytes>,
@@ -64,7 +64,7 @@ async fn begin(
     (response, stream)
 }
 
-async fn read(body: &mut RecvStream) -> Result<usize, h2::Error> {
+pub(crate) async fn read(body: &mut RecvStream) -> Result<usize, h2::Error> {
     let mut count = 0;
     while let Some(data) = body.data().await {
         let data = data?;
@@ -75,7 +75,7 @@ async fn read(body: &mut RecvStream) -> Result<usize, h2::Error> {
 }
 
 /// One call, to its end: the answer's head, how long its body was, its trailers.
-async fn complete(
+pub(crate) async fn complete(
     sender: &SendRequest<Bytes>,
     request: Request<()>,
     body: impl Into<Bytes>,
@@ -90,15 +90,35 @@ async fn complete(
     timeout(GUARD, whole).await.expect("the call hangs")
 }
 
+/// One call without a body, to its end: the answer's head and body.
+pub(crate) async fn whole(
+    sender: &SendRequest<Bytes>,
+    request: Request<()>,
+) -> Result<(http::response::Parts, Vec<u8>), h2::Error> {
+    let whole = async {
+        let mut sender = sender.clone().ready().await?;
+        let (response, _) = sender.send_request(request, true)?;
+        let (head, mut body) = response.await?.into_parts();
+        let mut bytes = Vec::new();
+        while let Some(data) = body.data().await {
+            let data = data?;
+            body.flow_control().release_capacity(data.len())?;
+            bytes.extend_from_slice(&data);
+        }
+        Ok((head, bytes))
+    };
+    timeout(GUARD, whole).await.expect("the call hangs")
+}
+
 /// Says how much came, as a gRPC server would.
-async fn count(request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+pub(crate) async fn count(request: Request<RecvStream>, respond: SendResponse<Bytes>) {
     let mut body = request.into_body();
     if let Ok(count) = read(&mut body).await {
         answer(respond, vec![7; count]);
     }
 }
 
-fn answer(mut respond: SendResponse<Bytes>, body: Vec<u8>) {
+pub(crate) fn answer(mut respond: SendResponse<Bytes>, body: Vec<u8>) {
     let head = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
     // A client may leave before the end.
     let Ok(mut sending) = respond.send_response(head, false) else { return };

@@ -9,6 +9,6 @@ mod uploads;
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const CLOSE_AFTER: &str = "connection: close\r\n\r\n";
 
-fn get(path: &str) -> String {
+pub(crate) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: x\r\n{CLOSE_AFTER}")
 }

@@ -313,7 +313,7 @@ impl Heard {
         let at =
             self.bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(self.bytes.len(), |at| at + 4);
         let body = &self.bytes[at..];
-        if self.header("transfer-encoding").iter().any(|value| value == "chunked") {
+        if self.header("transfer-encoding").iter().any(|value| value.eq_ignore_ascii_case("chunked")) {
             dechunked(body)
         } else {
             body.to_vec()

@@ -18,6 +18,7 @@ use super::{
     client::{Client, asked_authority, host_of},
     extended_connect,
     facts::{Facts, body_form},
+    framing::{self, Ends},
     governor::Ready,
     guard::Way,
     headers::{self},
@@ -27,7 +28,7 @@ use super::{
     target::Target,
     unreachable::unreachable,
     upgrade,
-    upstream::Answer,
+    upstream::{Answer, MAX_HEADERS},
 };
 use crate::{
     journal::{Attempt, Head},
@@ -81,6 +82,12 @@ pub(crate) async fn run(
 fn led(client: &Client, head: &mut request::Parts, framed_twice: bool) -> Result<Destination, Trouble> {
     if framed_twice {
         return Err(own_answer::framed_twice());
+    }
+    if head.headers.len() > MAX_HEADERS {
+        return Err(own_answer::too_large());
+    }
+    if let Err(why) = framing::of_request(&head.headers) {
+        return Err(Trouble::new(StatusCode::BAD_REQUEST, "bad_framing", why).closing());
     }
     if client.http2 {
         extended_connect::as_upgrade(head)?;
@@ -258,7 +265,7 @@ impl Running {
         }
         let asked = self.ongoing.started.elapsed();
         let answer = self.ask(plan, target, authority, &mut filters).await;
-        let Answer { mut response, address, stale } = match answer {
+        let Answer { response, address, stale } = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 self.attempt(target, None, error.code(), None, asked);
@@ -280,11 +287,37 @@ impl Running {
         {
             return Ok(upgrade::switch(&self.ongoing, upgrade, response));
         }
-        let (mut head, source) = response_parts(&mut response);
+        let (mut head, source) = match self.readable(response) {
+            Ok(parts) => parts,
+            Err(trouble) => return Ok(self.trouble(plan, &trouble)),
+        };
         match self.after_the_head(&mut filters, &mut head).await {
             Course::Forward => Ok(self.pass(plan, filters, head, source)),
             Course::Instead(verdict) => Ok(self.instead(verdict, plan).await),
         }
+    }
+
+    /// The upstream's response, framed in one way only, if it can be forwarded.
+    fn readable(&self, response: Response<Source>) -> Result<(response::Parts, Source), Trouble> {
+        let bad = |why: String| {
+            let text = format!("the upstream's response cannot be forwarded: {why}");
+            Trouble::new(StatusCode::BAD_GATEWAY, "bad_response", text)
+        };
+        let (mut head, mut source) = response.into_parts();
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(bad(
+                "it is a 101 (Switching Protocols), but the request asked for no upgrade".to_owned()
+            ));
+        }
+        if head.headers.len() > MAX_HEADERS {
+            return Err(bad(format!("its header section has more than {MAX_HEADERS} fields")));
+        }
+        if let Ends::After(length) =
+            framing::of_response(&mut head.headers, self.ongoing.http2).map_err(bad)?
+        {
+            source.end_after(length);
+        }
+        Ok((head, source))
     }
 
     /// The request's headers.
@@ -398,8 +431,4 @@ fn bodies(
 ) -> Vec<Ready> {
     let concerned = filters.iter_mut().filter(|filter| filter.direction == direction);
     concerned.map(|filter| (filter.id, body(filter))).collect()
-}
-
-fn response_parts(response: &mut Response<Source>) -> (response::Parts, Source) {
-    std::mem::replace(response, Response::new(Source::Full(None))).into_parts()
 }

@@ -10,6 +10,7 @@ mod exchange;
 mod extended_connect;
 mod facts;
 mod forward;
+mod framing;
 pub(crate) mod fuzzing;
 mod gate;
 mod governor;

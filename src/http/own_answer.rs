@@ -65,6 +65,13 @@ pub(crate) fn framed_twice() -> Trouble {
     Trouble::new(StatusCode::BAD_REQUEST, "bad_framing", text).closing()
 }
 
+/// What a client gets whose request's head is beyond the limits.
+pub(crate) fn too_large() -> Trouble {
+    Trouble::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE).closing()
+}
+
+const TOO_LARGE: &str = "the request's header section is larger than 256 KiB or has more than 2,000 fields";
+
 /// What is sent in place of an answer that hyper gives by itself to a head that it cannot read: the same status, and who
 /// says so. `None` if `answer` is another one.
 pub(crate) fn instead_of(answer: &[u8]) -> Option<Bytes> {
@@ -75,10 +82,7 @@ pub(crate) fn instead_of(answer: &[u8]) -> Option<Bytes> {
             (StatusCode::BAD_REQUEST, "bad_request", text)
         }
         b"414" => (StatusCode::URI_TOO_LONG, "uri_too_long", "the request's target is longer than 64 KiB"),
-        b"431" => {
-            let text = "the request's head is larger than 256 KiB, or has too many fields";
-            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", text)
-        }
+        b"431" => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE),
         _ => return None,
     };
     Some(wire(&refusal(&Trouble::new(status, code, text).closing())))

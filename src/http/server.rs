@@ -15,7 +15,7 @@ use super::{
     exchange, own_answer,
     patience::run_out,
     tunnel,
-    upstream::MAX_HEADER_SECTION,
+    upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
 };
 use crate::{
     connection::{ByteGovernor, ConnectionShared},
@@ -223,6 +223,7 @@ pub(crate) async fn serve_http(
             .preserve_header_case(true)
             .auto_date_header(false)
             .max_header_size(MAX_HEADER_SECTION)
+            .max_headers(MAX_HEADERS)
             // `run_out` does it, by one timer for all requests.
             .header_read_timeout(None)
             .serve_connection(io, service)

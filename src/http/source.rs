@@ -33,6 +33,8 @@ pub(crate) enum Source {
 pub(crate) struct Http1Source {
     pub(crate) incoming: Incoming,
     pub(crate) kept: Option<(Box<Http1>, Arc<HostPool>)>,
+    /// How much is left of a body that ends before its connection does.
+    left: Option<u64>,
 }
 
 /// A body that ended before its time.
@@ -69,7 +71,7 @@ impl Source {
         kept: Option<(Box<Http1>, Arc<HostPool>)>,
         switching: bool,
     ) -> Self {
-        let mut source = Http1Source { incoming, kept };
+        let mut source = Http1Source { incoming, kept, left: None };
         if source.incoming.is_end_stream() && !switching {
             source.give_back();
         }
@@ -101,7 +103,7 @@ impl Source {
             Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Self::Incoming(incoming) => incoming.is_end_stream(),
             Self::Tee(tee) => tee.is_end_stream(),
-            Self::Http1(source) => source.incoming.is_end_stream(),
+            Self::Http1(source) => source.is_end_stream(),
             Self::Simulated(body) => body.is_end_stream(),
         }
     }
@@ -115,22 +117,39 @@ impl Source {
         }
     }
 
+    /// Ends the body after so many bytes, though its connection stays open.
+    pub(crate) fn end_after(&mut self, length: u64) {
+        if let Self::Http1(source) = self
+            && !source.incoming.is_end_stream()
+        {
+            source.left = Some(length);
+        }
+    }
+
     /// How long it is in all, if that is known.
     pub(crate) fn exact_size(&self) -> Option<u64> {
         match self {
             Self::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Incoming(incoming) => incoming.size_hint().exact(),
             Self::Tee(tee) => tee.exact_size(),
-            Self::Http1(source) => source.incoming.size_hint().exact(),
+            Self::Http1(source) => source.left.or_else(|| source.incoming.size_hint().exact()),
             Self::Simulated(body) => body.size_hint().exact(),
         }
     }
 }
 
 impl Http1Source {
+    fn is_end_stream(&self) -> bool {
+        self.left == Some(0) || self.incoming.is_end_stream()
+    }
+
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.left == Some(0) {
+            return Poll::Ready(None);
+        }
         match ready!(self.poll_driven(cx)) {
             Some(Ok(frame)) => {
+                let frame = self.cut(frame);
                 if self.incoming.is_end_stream() {
                     self.give_back();
                 }
@@ -140,6 +159,7 @@ impl Http1Source {
                 self.kept = None;
                 Poll::Ready(Some(Err(Broken::from_hyper(&error))))
             }
+            None if self.left.is_some() => Poll::Ready(Some(Err(Broken { how: How::Fin, reason: None }))),
             None => {
                 self.give_back();
                 Poll::Ready(None)
@@ -147,9 +167,26 @@ impl Http1Source {
         }
     }
 
+    /// What of a frame belongs to a body that ends before its connection does.
+    fn cut(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        let Some(left) = &mut self.left else { return frame };
+        match frame.into_data() {
+            Ok(mut data) => {
+                data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= data.len() as u64;
+                if *left == 0 {
+                    // Where its next response would begin is not known to hyper.
+                    self.kept = None;
+                }
+                Frame::data(data)
+            }
+            Err(frame) => frame,
+        }
+    }
+
     /// Asks for a frame, and has the connection read for it.
     fn poll_driven(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { incoming, kept } = self;
+        let Self { incoming, kept, .. } = self;
         let Some((connection, ..)) = kept else { return Pin::new(incoming).poll_frame(cx) };
         let Http1 { driver, steady, .. } = &mut **connection;
         let mut over = false;

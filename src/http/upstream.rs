@@ -48,8 +48,10 @@ pub(crate) enum UpstreamError {
     Dial(#[from] DialError),
     #[error("TLS with {origin} failed: {}", tls::with_causes(source))]
     Tls { origin: Origin, source: ConnectError },
-    #[error("no answer from {origin}: {}", tls::with_causes(source))]
+    #[error("no response from {origin}: {}", tls::with_causes(source))]
     Broken { origin: Origin, source: hyper::Error },
+    #[error("the response of {origin} {}", what_is_wrong(source))]
+    Unreadable { origin: Origin, source: hyper::Error },
 }
 
 impl UpstreamError {
@@ -57,7 +59,7 @@ impl UpstreamError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Dial(error) => error.status(),
-            Self::Tls { .. } | Self::Broken { .. } => StatusCode::BAD_GATEWAY,
+            Self::Tls { .. } | Self::Broken { .. } | Self::Unreadable { .. } => StatusCode::BAD_GATEWAY,
         }
     }
 
@@ -80,6 +82,7 @@ impl UpstreamError {
             Self::Dial(error) => error.code(),
             Self::Tls { .. } => "upstream_tls",
             Self::Broken { .. } => "upstream_broken",
+            Self::Unreadable { .. } => "bad_response",
         }
     }
 }
@@ -231,6 +234,9 @@ impl Upstreams {
         let (sender, connection) = http1::Builder::new()
             .preserve_header_case(true)
             .max_header_size(MAX_HEADER_SECTION)
+            .max_headers(MAX_HEADERS)
+            .allow_spaces_after_header_name_in_responses(true)
+            .allow_obsolete_multiline_headers_in_responses(true)
             .handshake(TokioIo::new(io))
             .await
             .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
@@ -338,8 +344,8 @@ impl Upstreams {
 
 /// The largest header section, in bytes, in either direction.
 pub(crate) const MAX_HEADER_SECTION: usize = 256 * 1024;
-/// The most headers, in either direction: hyper's default and Envoy's.
-pub(crate) const MAX_HEADERS: usize = 100;
+/// The most header fields, in either direction.
+pub(crate) const MAX_HEADERS: usize = 2000;
 
 struct Failure {
     /// The request's body, if nothing of the request was sent.
@@ -351,8 +357,22 @@ struct Failure {
 
 impl Failure {
     fn into_error(self, origin: &Origin) -> UpstreamError {
-        UpstreamError::Broken { origin: origin.clone(), source: self.source }
+        let (origin, source) = (origin.clone(), self.source);
+        if source.is_parse() {
+            UpstreamError::Unreadable { origin, source }
+        } else {
+            UpstreamError::Broken { origin, source }
+        }
     }
+}
+
+fn what_is_wrong(error: &hyper::Error) -> String {
+    if error.is_parse_too_large() {
+        let kib = MAX_HEADER_SECTION / 1024;
+        return format!("has a header section of more than {kib} KiB or {MAX_HEADERS} fields");
+    }
+    let causes = tls::with_causes(error);
+    format!("is not valid HTTP/1.1 and cannot be forwarded: {causes}")
 }
 
 /// What an upstream's connection becomes after its `101`; `connection` is what still drives it, if anything has to.

@@ -3,6 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use aconite_toxics::{Direction, Level};
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http_body::Body as _;
 use tokio::sync::oneshot;
 
 use super::{
@@ -10,6 +11,7 @@ use super::{
         body::{Body, Flow, Gate, Source, Tee},
         coding::Coded,
         facts::{Said, body_form, content_length},
+        framing,
         governor::{BodyGovernor, concerns},
         headers::{self, Hop},
         target::Target,
@@ -36,9 +38,14 @@ impl Running {
             _ => None,
         };
         let body = self.request_body(plan, filters, gate);
+        let (is_empty, length) = (body.is_end_stream(), body.size_hint().exact());
         let go_on = Arc::new(Mutex::new(go_on));
         let build = |http2: bool| {
             let mut request = self.next_request(target, authority, http2);
+            if !http2 {
+                let (over_http2, method) = (self.ongoing.http2, &self.head.method);
+                framing::for_http1(request.headers_mut(), method, is_empty, length, over_http2);
+            }
             if self.headers().contains_key(header::EXPECT) {
                 let go_on = Arc::clone(&go_on);
                 hyper::ext::on_informational(&mut request, move |interim| {
