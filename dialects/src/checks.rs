@@ -25,7 +25,7 @@ pub fn event_codec(input: &[u8]) {
     assert_eq!(data(&cut_pieces), data(&pieces), "the events hang on the cuts");
     for event in pieces.iter().filter(|piece| piece.is_event()) {
         assert_eq!(event.with_data(&event.data()).data(), event.data());
-        let _ = (event.name(), Shape::Unknown.is_content(event), Shape::Unknown.is_terminator(event));
+        let _ = (event.name(), Shape::UNKNOWN.is_content(event), Shape::UNKNOWN.is_terminator(event));
     }
 }
 

@@ -1,194 +1,166 @@
 //! What an event of an answer's stream is for: content, the end, usage, a failure.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use memchr::memmem;
 
 use crate::{
     Dialect, Event, Framing, Operation,
     json::{Document, Kind, Node},
+    provider::Provider,
 };
 
-/// The shape of an answer's stream.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Shape {
-    /// OpenAI chat and completions, and all who serve them: chunks with `choices`, then `[DONE]`.
-    OpenAi,
-    /// OpenAI Responses: events named `response.…`.
-    Responses,
-    /// Anthropic messages: `message_start` to `message_stop`.
-    Anthropic,
-    /// Gemini: chunks with `candidates`; the last one has a `finishReason`.
-    Gemini,
-    /// Ollama: lines, the last one with `done: true`.
-    Ollama,
-    /// Cohere: events with a `type` such as `content-delta`, to `message-end`.
-    Cohere,
-    /// Not known beforehand: each event is taken for what it looks like.
-    #[default]
-    Unknown,
+/// What the events of a stream are for.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The operations that are answered by it. Empty: all.
+    pub(crate) operations: &'static [Operation],
+    /// Whether an event looks like one of it, for streams of which nothing is known beforehand. No two streams may both
+    /// claim an event.
+    pub(crate) looks: fn(Framing, Node<'_>) -> bool,
+    /// Events with a piece of the answer.
+    pub(crate) content: Mark,
+    /// The event by which a client knows that the answer is complete. `[DONE]` is one in every stream.
+    pub(crate) terminator: Mark,
+    /// Events that are there for their usage.
+    pub(crate) usage: Mark,
+    /// Events that say that the provider has failed.
+    pub(crate) failure: Mark,
+    /// Events with a piece of a tool call.
+    pub(crate) tool_call: Mark,
+    /// Whether its events have a `sequence_number`.
+    pub(crate) is_numbered: bool,
 }
 
+/// How to tell events of one purpose from others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// Byte sequences of which such an event contains at least one: events without any are not parsed.
+    pub(crate) words: &'static [&'static [u8]],
+    /// Whether this document is such an event.
+    pub(crate) is: fn(Node<'_>) -> bool,
+}
+
+impl Mark {
+    /// There is no such event.
+    pub(crate) const NONE: Self = Self { words: &[], is: |_| false };
+}
+
+/// How to read an answer's stream: as the stream of a provider and an operation, or each event for itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape(Option<&'static Stream>);
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.map(std::ptr::from_ref) == other.0.map(std::ptr::from_ref)
+    }
+}
+
+impl Eq for Shape {}
+
 impl Shape {
+    /// Nothing is known of the stream: each event is taken for what it looks like.
+    pub const UNKNOWN: Self = Self(None);
+
     /// The shape of the answers to a request.
     pub fn of(dialect: Option<Dialect>, operation: Option<Operation>) -> Self {
-        match (dialect, operation) {
-            (_, Some(Operation::Responses)) => Self::Responses,
-            (Some(Dialect::Anthropic), _) => Self::Anthropic,
-            (Some(Dialect::Gemini), _) => Self::Gemini,
-            (Some(Dialect::Ollama), _) => Self::Ollama,
-            (Some(Dialect::Cohere), _) => Self::Cohere,
-            (Some(dialect), _) if dialect.is_openai_shaped() => Self::OpenAi,
-            _ => Self::Unknown,
+        if dialect.is_none() && operation != Some(Operation::Responses) {
+            return Self::UNKNOWN;
         }
+        let streams = Provider::of(dialect).streams.iter().copied();
+        let answers = |stream: &&Stream| {
+            let operations = stream.operations;
+            operations.is_empty() || operation.is_some_and(|operation| operations.contains(&operation))
+        };
+        Self(streams.into_iter().find(answers))
     }
 
-    /// Whether the event carries a piece of the answer: text, reasoning, a refusal's words or a tool call's arguments,
-    /// and not an empty one. This is what `{tokens: n}` counts; providers send about a token in each.
+    /// Whether the events have a `sequence_number`, which grows from one to the next.
+    pub fn is_numbered(self) -> bool {
+        self.0.is_some_and(|stream| stream.is_numbered)
+    }
+
+    /// Whether the event carries a piece of the answer: text, reasoning, a refusal's words, a tool call's arguments, sound
+    /// or a picture, and not an empty one. This is what `{tokens: n}` counts; providers send about a token in each.
     pub fn is_content(self, event: &Event) -> bool {
-        self.look(
-            event,
-            &[b"\"content", b"\"text", b"delta", b"\"tool", b"\"parts", b"\"response", b"\"reasoning"],
-            |shape, root| match shape {
-                Self::Responses => {
-                    is_type(root, |kind| kind.starts_with("response.") && kind.ends_with(".delta"))
-                        && filled(root.get("delta"))
-                }
-                Self::Anthropic => {
-                    is_type(root, |kind| kind == "content_block_delta")
-                        && root
-                            .get("delta")
-                            .is_some_and(|delta| any_filled(delta, &["text", "partial_json", "thinking"]))
-                }
-                Self::Gemini => items(root, "candidates").any(|candidate| {
-                    candidate.get("content").is_some_and(|content| {
-                        items(content, "parts")
-                            .any(|part| any_filled(part, &["text", "functionCall", "inlineData"]))
-                    })
-                }),
-                Self::Ollama => {
-                    filled(root.get("response"))
-                        || root.get("message").is_some_and(|message| {
-                            any_filled(message, &["content", "thinking", "tool_calls"])
-                        })
-                }
-                Self::Cohere => is_type(root, |kind| {
-                    matches!(kind, "content-delta" | "tool-call-delta" | "tool-plan-delta")
-                }),
-                Self::OpenAi | Self::Unknown => items(root, "choices").any(|choice| {
-                    filled(choice.get("text"))
-                        || choice.get("delta").is_some_and(|delta| {
-                            any_filled(
-                                delta,
-                                &[
-                                    "content",
-                                    "reasoning_content",
-                                    "reasoning",
-                                    "refusal",
-                                    "tool_calls",
-                                    "function_call",
-                                ],
-                            )
-                        })
-                }),
-            },
-        )
+        self.has(event, |stream| stream.content)
     }
 
     /// Whether the event is the one by which a client knows that the answer is complete.
     pub fn is_terminator(self, event: &Event) -> bool {
-        if !event.is_event() {
-            return false;
-        }
-        if event.framing() == Framing::Sse && event.data().trim_ascii() == b"[DONE]" {
-            return true;
-        }
-        self.look(
-            event,
-            &[b"message_stop", b"response.", b"finishReason", b"\"done\"", b"message-end"],
-            |shape, root| match shape {
-                Self::Responses => is_type(root, |kind| {
-                    matches!(kind, "response.completed" | "response.incomplete" | "response.failed")
-                }),
-                Self::Anthropic => is_type(root, |kind| kind == "message_stop"),
-                Self::Gemini => {
-                    items(root, "candidates").any(|candidate| filled(candidate.get("finishReason")))
-                }
-                Self::Ollama => root.get("done").is_some_and(|done| done.raw() == b"true"),
-                Self::Cohere => is_type(root, |kind| kind == "message-end"),
-                Self::OpenAi | Self::Unknown => false,
-            },
-        )
+        let is_done = |event: &Event| {
+            event.is_event() && event.framing() == Framing::Sse && event.data().trim_ascii() == b"[DONE]"
+        };
+        is_done(event) || self.has(event, |stream| stream.terminator)
     }
 
     /// Whether the event is there to tell what was used: OpenAI's last chunk without choices, Anthropic's
     /// `message_delta`. Events that bring usage along with something that a client needs more don't count.
     pub fn is_usage(self, event: &Event) -> bool {
-        self.look(event, &[b"\"usage"], |shape, root| match shape {
-            Self::Anthropic => is_type(root, |kind| kind == "message_delta"),
-            Self::OpenAi => {
-                root.get("usage").is_some_and(|usage| usage.kind() == Kind::Object)
-                    && items(root, "choices").next().is_none()
-            }
-            Self::Gemini => root.get("usageMetadata").is_some() && root.get("candidates").is_none(),
-            _ => false,
-        })
+        self.has(event, |stream| stream.usage)
     }
 
     /// Whether the event says that the provider has failed, although the status was a success.
     pub fn is_failure(self, event: &Event) -> bool {
-        self.look(event, &[b"\"error", b"response.failed"], |shape, root| match shape {
-            Self::Responses => is_type(root, |kind| matches!(kind, "error" | "response.failed")),
-            Self::Anthropic => is_type(root, |kind| kind == "error"),
-            Self::Cohere => root.get("delta").is_some_and(|delta| filled(delta.get("error"))),
-            _ => filled(root.get("error")),
-        })
+        self.has(event, |stream| stream.failure)
     }
 
-    /// Asks about the document in an event, if it is one and has any of these words somewhere.
-    fn look(self, event: &Event, words: &[&[u8]], ask: impl Fn(Self, Node<'_>) -> bool) -> bool {
+    /// Whether the event carries a piece of a tool call: its name or its arguments.
+    pub fn is_tool_call(self, event: &Event) -> bool {
+        self.has(event, |stream| stream.tool_call)
+    }
+
+    /// Whether the event has this mark of its stream.
+    fn has(self, event: &Event, mark: impl Fn(&Stream) -> Mark) -> bool {
         if !event.is_event() {
             return false;
         }
         let data = event.data();
-        if !words.iter().any(|word| memmem::find(&data, word).is_some()) {
+        let could_be = |mark: Mark| mark.words.iter().any(|word| memmem::find(&data, word).is_some());
+        if let Some(stream) = self.0
+            && !could_be(mark(stream))
+        {
             return false;
         }
         let Ok(document) = Document::parse(&data) else { return false };
         let root = document.root();
-        ask(if self == Self::Unknown { Self::guess(event.framing(), root) } else { self }, root)
-    }
-
-    fn guess(framing: Framing, root: Node<'_>) -> Self {
-        if framing == Framing::Ndjson {
-            return Self::Ollama;
-        }
-        match root.get("type").and_then(Node::text).as_deref() {
-            Some(kind) if kind.starts_with("response.") => Self::Responses,
-            Some(kind) if kind.contains('-') => Self::Cohere,
-            Some("error") if root.get("sequence_number").is_some() => Self::Responses,
-            Some(_) => Self::Anthropic,
-            None if root.get("candidates").is_some() || root.get("usageMetadata").is_some() => Self::Gemini,
-            None => Self::OpenAi,
-        }
+        let stream = self.0.or_else(|| look(event.framing(), root));
+        stream.is_some_and(|stream| (mark(stream).is)(root))
     }
 }
 
-fn is_type(root: Node<'_>, is: impl Fn(&str) -> bool) -> bool {
-    root.get("type").and_then(Node::text).is_some_and(|kind: Cow<'_, str>| is(&kind))
+/// The stream of which an event looks to be.
+fn look(framing: Framing, root: Node<'_>) -> Option<&'static Stream> {
+    /// The streams of all providers, each once.
+    static ALL: LazyLock<Vec<&'static Stream>> = LazyLock::new(|| {
+        let mut all: Vec<&'static Stream> = Vec::new();
+        for stream in Dialect::ALL.iter().flat_map(|dialect| dialect.provider().streams) {
+            if !all.iter().any(|known| std::ptr::eq(*known, *stream)) {
+                all.push(stream);
+            }
+        }
+        all
+    });
+    ALL.iter().copied().find(|stream| (stream.looks)(framing, root))
 }
 
-fn items<'d>(node: Node<'d>, name: &str) -> impl Iterator<Item = Node<'d>> {
+/// The event's `type`.
+pub(crate) fn kind(root: Node<'_>) -> Cow<'_, str> {
+    root.get("type").and_then(Node::text).unwrap_or_default()
+}
+
+/// The items of a member that is a list.
+pub(crate) fn items<'d>(node: Node<'d>, name: &str) -> impl Iterator<Item = Node<'d>> {
     node.get(name).filter(|list| list.kind() == Kind::Array).into_iter().flat_map(Node::children)
 }
 
-fn any_filled(node: Node<'_>, names: &[&str]) -> bool {
+/// Whether one of these members is [`filled`].
+pub(crate) fn any_filled(node: Node<'_>, names: &[&str]) -> bool {
     names.iter().any(|name| filled(node.get(name)))
 }
 
 /// There, and neither null nor empty.
-fn filled(node: Option<Node<'_>>) -> bool {
+pub(crate) fn filled(node: Option<Node<'_>>) -> bool {
     node.is_some_and(|node| match node.kind() {
         Kind::Null => false,
         Kind::String => node.raw() != b"\"\"",

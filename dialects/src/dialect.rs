@@ -6,69 +6,11 @@ use memchr::memchr2;
 use percent_encoding::percent_decode_str;
 
 use crate::named::named;
+pub use crate::provider::Dialect;
 
 mod hosts;
-mod paths;
 
 pub use hosts::known_hosts;
-
-named! {
-    /// A provider's protocol, as far as it differs from the others'.
-    pub enum Dialect {
-        /// OpenAI, and everything that serves its API: vLLM, llama.cpp, LM Studio, gateways.
-        OpenAi = "openai" | "vllm" | "llama.cpp",
-        /// Azure OpenAI and Foundry.
-        Azure = "azure" | "azure-openai",
-        /// Anthropic messages.
-        Anthropic = "anthropic" | "claude",
-        /// Google Gemini, from the Gemini API or Vertex.
-        Gemini = "gemini" | "vertex" | "google",
-        /// AWS Bedrock runtime.
-        Bedrock = "bedrock",
-        /// Cohere.
-        Cohere = "cohere",
-        /// Mistral.
-        Mistral = "mistral",
-        /// DeepSeek.
-        DeepSeek = "deepseek",
-        /// Alibaba Model Studio, which serves Qwen.
-        DashScope = "dashscope" | "qwen",
-        /// Volcengine Ark, which serves Doubao.
-        Ark = "ark" | "doubao",
-        /// Ollama's own API.
-        Ollama = "ollama",
-        /// OpenRouter.
-        OpenRouter = "openrouter",
-        /// Qdrant over REST.
-        Qdrant = "qdrant",
-        /// Pinecone.
-        Pinecone = "pinecone",
-        /// Weaviate over REST and GraphQL.
-        Weaviate = "weaviate",
-        /// Milvus and Zilliz over REST.
-        Milvus = "milvus" | "zilliz",
-        /// Chroma.
-        Chroma = "chroma",
-        /// Elasticsearch and OpenSearch.
-        Elasticsearch = "elasticsearch" | "opensearch",
-    }
-}
-
-impl Dialect {
-    /// Whether its chat is OpenAI's but for host, path prefix and errors.
-    pub const fn is_openai_shaped(self) -> bool {
-        matches!(
-            self,
-            Self::OpenAi
-                | Self::Azure
-                | Self::Mistral
-                | Self::DeepSeek
-                | Self::DashScope
-                | Self::Ark
-                | Self::OpenRouter
-        )
-    }
-}
 
 named! {
     /// What a request is for.
@@ -81,6 +23,12 @@ named! {
         Completions = "completions",
         /// Vectors for texts.
         Embeddings = "embeddings",
+        /// Text for speech, translations included.
+        Transcription = "transcription",
+        /// Speech for text.
+        Speech = "speech",
+        /// Pictures: generated, edited, varied.
+        Images = "images",
         /// Ordering documents by relevance.
         Rerank = "rerank",
         /// Listing models.
@@ -111,6 +59,47 @@ pub struct Recognised {
     pub operation: Option<Operation>,
 }
 
+/// The first line of a request, as providers look at it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    /// The method.
+    pub(crate) method: &'a str,
+    /// The segments of the path, decoded, without the empty ones.
+    pub(crate) steps: &'a [&'a str],
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn is_get(&self) -> bool {
+        self.method == "GET"
+    }
+
+    /// The last two segments. The first of them is empty if there is only one.
+    pub(crate) fn tail(&self) -> (&'a str, &'a str) {
+        match self.steps {
+            [.., previous, last] => (previous, last),
+            [last] => ("", last),
+            [] => ("", ""),
+        }
+    }
+}
+
+/// What a provider says of a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Claim {
+    /// The path is not the provider's.
+    No,
+    /// It is for this.
+    For(Operation),
+    /// It is the provider's, and for something that no name is known for.
+    Other,
+}
+
+impl From<Option<Operation>> for Claim {
+    fn from(operation: Option<Operation>) -> Self {
+        operation.map_or(Self::No, Self::For)
+    }
+}
+
 /// Recognises a request by its host and by the shape of its path, which is all that a reverse proxy has to go by.
 ///
 /// `host` may have a port, `path` a query. The path is compared percent-decoded, and double slashes count as one.
@@ -123,16 +112,40 @@ pub fn recognise(host: &str, method: &str, path: &str, has_header: impl Fn(&str)
     let owner = hosts::owner(host);
     let path = &path[..memchr2(b'?', b'#', path.as_bytes()).unwrap_or(path.len())];
     let path = percent_decode_str(path).decode_utf8_lossy();
-    let shape = paths::shape(method, &path);
-    let sender = has_header("anthropic-version").then_some(Dialect::Anthropic);
+    let shape = shape(method, &path);
+    let sends = |dialect: &&Dialect| dialect.provider().headers.iter().any(|name| has_header(name));
+    let sender = Dialect::ALL.iter().find(sends).copied();
     let dialect = match (shape.dialect, owner) {
-        (Some(Dialect::OpenAi), Some(owner)) if owner.is_openai_shaped() => Some(owner),
+        (Some(Dialect::OpenAi), Some(owner)) if owner.provider().serves_openai => Some(owner),
         (Some(Dialect::OpenAi), _) if shape.operation == Some(Operation::Models) => {
             owner.or(sender).or(shape.dialect)
         }
         (shape, owner) => shape.or(owner).or(sender),
     };
     Recognised { dialect, operation: shape.operation }
+}
+
+/// What a path is of, by its shape alone.
+fn shape(method: &str, path: &str) -> Recognised {
+    let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
+    let asked = Asked { method, steps: &steps };
+    for dialect in Dialect::ALL.iter().rev() {
+        match (dialect.provider().path)(&asked) {
+            Claim::No => {}
+            Claim::For(operation) => {
+                return Recognised { dialect: Some(*dialect), operation: Some(operation) };
+            }
+            Claim::Other => return Recognised { dialect: Some(*dialect), operation: None },
+        }
+    }
+    // Paths that are nobody's own.
+    let operation = match asked.tail() {
+        _ if asked.is_get() => None,
+        (_, "rerank") => Some(Operation::Rerank),
+        (_, "mcp") => Some(Operation::Tool),
+        _ => None,
+    };
+    Recognised { dialect: None, operation }
 }
 
 /// The model that a path names: Gemini's, Bedrock's and Azure's do, others have it in the body.

@@ -9,15 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::{Dialect, Event, Framing, Operation, named::named};
+use crate::{Dialect, Event, Operation, named::named, provider::Provider};
 
-mod anthropic;
-mod compatible;
 mod gateway;
-mod gemini;
-mod openai;
-mod plain;
-mod vector;
 
 pub use gateway::page as gateway_page;
 
@@ -102,16 +96,16 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    fn model_or<'a>(&'a self, other: &'a str) -> &'a str {
+    pub(crate) fn model_or<'a>(&'a self, other: &'a str) -> &'a str {
         if self.model.is_empty() { other } else { self.model }
     }
 
-    fn collection_or<'a>(&'a self, other: &'a str) -> &'a str {
+    pub(crate) fn collection_or<'a>(&'a self, other: &'a str) -> &'a str {
         if self.collection.is_empty() { other } else { self.collection }
     }
 
     /// So many hexadecimal digits, the same for the same facts.
-    fn hex(&self, digits: usize) -> String {
+    pub(crate) fn hex(&self, digits: usize) -> String {
         let words = (0..).map(|word| mix(self.id.wrapping_add(word)));
         let mut hex: String = words.take(digits.div_ceil(16)).map(|word| format!("{word:016x}")).collect();
         hex.truncate(digits);
@@ -119,12 +113,12 @@ impl Facts<'_> {
     }
 
     /// In the form of a UUID.
-    fn uuid(&self) -> String {
+    pub(crate) fn uuid(&self) -> String {
         let hex = self.hex(32);
         format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    fn wait_or(&self, usual: Duration) -> Duration {
+    pub(crate) fn wait_or(&self, usual: Duration) -> Duration {
         self.retry_after.unwrap_or(usual)
     }
 }
@@ -150,7 +144,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    fn json(status: u16, body: &Value) -> Self {
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
         Self {
             status,
             headers: vec![("content-type", "application/json".to_owned())],
@@ -158,18 +152,18 @@ impl Failure {
         }
     }
 
-    fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
     }
 
-    fn with_retry_after(self, wait: Duration) -> Self {
+    pub(crate) fn with_retry_after(self, wait: Duration) -> Self {
         self.with("retry-after", whole_seconds(wait).to_string())
     }
 }
 
 /// Seconds, rounded up: a caller that waits so long has waited long enough.
-fn whole_seconds(wait: Duration) -> u64 {
+pub(crate) fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
@@ -183,28 +177,8 @@ pub fn render(
     cause: Cause,
     facts: &Facts<'_>,
 ) -> Option<Failure> {
-    let own = match dialect {
-        Some(Dialect::OpenAi) => openai::failure(operation, cause, facts),
-        Some(Dialect::Anthropic) => anthropic::failure(cause, facts),
-        Some(Dialect::Gemini) => gemini::failure(cause, facts),
-        Some(Dialect::Qdrant) => vector::qdrant(cause, facts),
-        Some(other) if is_vector_store(other) => vector::other(other, cause, facts),
-        Some(other) => compatible::failure(other, cause, facts),
-        None => compatible::unknown(cause, facts),
-    };
+    let own = (Provider::of(dialect).failure)(operation, cause, facts);
     own.or_else(|| gateway::failure(cause))
-}
-
-fn is_vector_store(dialect: Dialect) -> bool {
-    matches!(
-        dialect,
-        Dialect::Qdrant
-            | Dialect::Pinecone
-            | Dialect::Weaviate
-            | Dialect::Milvus
-            | Dialect::Chroma
-            | Dialect::Elasticsearch
-    )
 }
 
 /// The frames by which a provider says, in a stream that runs, that it has failed. The stream then ends without its
@@ -218,18 +192,8 @@ pub fn in_stream(
     facts: &Facts<'_>,
     seq: u64,
 ) -> Vec<Event> {
-    let frame = match dialect {
-        Some(Dialect::Anthropic) => anthropic::frame(cause, facts),
-        Some(Dialect::Gemini) => gemini::frame(cause, facts),
-        Some(Dialect::Ollama) => compatible::ollama_frame(cause, facts),
-        Some(other) if !(other.is_openai_shaped() || other == Dialect::OpenAi) => None,
-        _ => openai::frame(operation, cause, facts, seq),
-    };
-    frame.into_iter().collect()
-}
-
-fn data(value: &Value) -> Event {
-    Event::new(Framing::Sse, None, value.to_string().as_bytes())
+    let provider = Provider::of(dialect);
+    (provider.frame)(provider, operation, cause, facts, seq).into_iter().collect()
 }
 
 #[cfg(test)]

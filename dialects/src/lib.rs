@@ -12,6 +12,7 @@
 //! - [`failure`]: causes of failure, and how each provider words them.
 //! - [`hits`]: answers of vector searches, spoilt in place.
 //! - [`json`]: JSON documents, edited in place.
+//! - [`provider`]: everything known of each provider, one file and one row each.
 
 pub mod checks;
 pub mod content;
@@ -23,6 +24,7 @@ pub mod failure;
 pub mod hits;
 pub mod json;
 mod named;
+pub mod provider;
 
 pub use content::Shape;
 pub use dialect::{Dialect, Operation, Recognised, known_hosts, recognise};

@@ -141,3 +141,11 @@ fn every_provider_with_a_public_host_is_intercepted() {
     let owners: Vec<_> = known_hosts().map(|(_, dialect)| dialect).collect();
     assert!(Dialect::ALL.iter().all(|dialect| owners.contains(dialect)));
 }
+
+#[test]
+fn whoever_has_models_has_a_name_in_telemetry() {
+    for dialect in Dialect::ALL {
+        let provider = dialect.provider();
+        assert_eq!(provider.telemetry.is_some(), !provider.streams.is_empty(), "{dialect}");
+    }
+}

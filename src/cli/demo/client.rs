@@ -184,7 +184,7 @@ impl Seen {
                 self.first_event = started.elapsed();
             }
             self.events += 1;
-            self.finished |= Shape::Unknown.is_terminator(&event);
+            self.finished |= Shape::UNKNOWN.is_terminator(&event);
             let data = event.data();
             let broken =
                 &*data != b"[DONE]" && serde_json::from_slice::<serde::de::IgnoredAny>(&data).is_err();

@@ -2,6 +2,7 @@
 use std::time::{Duration, SystemTime};
 
 use aconite_api::model::{Exchange, How, Side};
+use aconite_dialects::Dialect;
 use opentelemetry::{
     Context, KeyValue,
     trace::{
@@ -90,17 +91,9 @@ fn attributes(exchange: &Exchange) -> Vec<KeyValue> {
     attributes
 }
 
-/// The standard's word for whose models are asked; our own where it has none.
-fn provider(exchange: &Exchange) -> Option<&str> {
-    Some(match exchange.dialect.as_deref()? {
-        "azure" => "azure.ai.openai",
-        "gemini" => "gcp.gen_ai",
-        "bedrock" => "aws.bedrock",
-        "mistral" => "mistral_ai",
-        // They have no models.
-        "qdrant" | "pinecone" | "weaviate" | "milvus" | "chroma" | "elasticsearch" => return None,
-        same => same,
-    })
+/// The standard's word for whose models are asked; our own where it has none. None if nobody's are.
+fn provider(exchange: &Exchange) -> Option<&'static str> {
+    Dialect::of_name(exchange.dialect.as_deref()?)?.provider().telemetry
 }
 
 /// The standard's word for what the models are asked for.

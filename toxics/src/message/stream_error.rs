@@ -1,4 +1,4 @@
-use aconite_dialects::{Cause, Event, Facts, Framing, Shape, failure::in_stream, json::Document};
+use aconite_dialects::{Cause, Event, Facts, Framing, failure::in_stream, json::Document};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +59,7 @@ impl Toxic for StreamError {
                 wording,
                 how: self.how,
                 framing,
-                numbered: scope.shape() == Shape::Responses,
+                numbered: scope.shape().is_numbered(),
                 last: None,
                 open: false,
                 done: false,

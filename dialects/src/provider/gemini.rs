@@ -5,22 +5,83 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Cause, Event, Facts, Failure, data};
+use super::{BLANK, Provider, compatible::data};
+use crate::{
+    Cause, Facts, Failure, Operation,
+    content::{Mark, Stream, any_filled, filled, items},
+    dialect::{Asked, Claim},
+    json::Node,
+};
+
+pub(super) static PROVIDER: Provider = Provider {
+    telemetry: Some("gcp.gen_ai"),
+    hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com", "*-aiplatform.googleapis.com"],
+    path,
+    streams: &[&GENERATE],
+    failure: |_, cause, facts| failure(cause, facts),
+    // An `error` object as the data, which is what the SDK looks for. No capture of a real one is known.
+    frame: |_, _, cause, facts, _| said(cause, facts).map(|(_, body)| data(&body)),
+    ..BLANK
+};
+
+fn path(asked: &Asked<'_>) -> Claim {
+    let (previous, last) = asked.tail();
+    let Some((model, verb)) = last.rsplit_once(':') else {
+        let is_list = matches!(previous, "v1beta" | "v1alpha" | "google") && last == "models";
+        return if asked.is_get() && is_list { Claim::For(Operation::Models) } else { Claim::No };
+    };
+    match verb {
+        "generateContent" | "streamGenerateContent" => Claim::For(Operation::Chat),
+        "embedContent" | "batchEmbedContents" => Claim::For(Operation::Embeddings),
+        // Vertex.
+        "predict" if model.contains("embedding") => Claim::For(Operation::Embeddings),
+        "countTokens" => Claim::Other,
+        _ => Claim::No,
+    }
+}
+
+/// Chunks with `candidates`; the last one has a `finishReason`.
+static GENERATE: Stream = Stream {
+    operations: &[],
+    looks: |_, root| {
+        root.get("candidates").is_some()
+            || root.get("usageMetadata").is_some()
+            || root.get("promptFeedback").is_some()
+    },
+    content: Mark {
+        words: &[b"\"parts"],
+        is: |root| parts(root).any(|part| any_filled(part, &["text", "functionCall", "inlineData"])),
+    },
+    terminator: Mark {
+        words: &[b"finishReason"],
+        is: |root| items(root, "candidates").any(|candidate| filled(candidate.get("finishReason"))),
+    },
+    usage: Mark {
+        words: &[b"usageMetadata"],
+        is: |root| root.get("usageMetadata").is_some() && root.get("candidates").is_none(),
+    },
+    failure: Mark { words: &[b"\"error"], is: |root| filled(root.get("error")) },
+    tool_call: Mark {
+        words: &[b"functionCall"],
+        is: |root| parts(root).any(|part| filled(part.get("functionCall"))),
+    },
+    is_numbered: false,
+};
+
+fn parts(root: Node<'_>) -> impl Iterator<Item = Node<'_>> {
+    let contents = items(root, "candidates").filter_map(|candidate| candidate.get("content"));
+    contents.flat_map(|content| items(content, "parts"))
+}
 
 const CONTEXT: u64 = 1_048_576;
 
-pub(super) fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
     let (status, body) = said(cause, facts)?;
     let pretty = serde_json::to_string_pretty(&body).ok()? + "\n";
     let mut failure = Failure::json(status, &body);
     failure.body = pretty.into();
     failure.headers = vec![("content-type", "application/json; charset=UTF-8".to_owned())];
     Some(failure)
-}
-
-/// An `error` object as the data, which is what the SDK looks for. No capture of a real one is known.
-pub(super) fn frame(cause: Cause, facts: &Facts<'_>) -> Option<Event> {
-    said(cause, facts).map(|(_, body)| data(&body))
 }
 
 fn said(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {

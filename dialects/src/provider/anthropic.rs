@@ -5,7 +5,70 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Cause, Event, Facts, Failure, Framing, whole_seconds};
+use super::{BLANK, Provider};
+use crate::{
+    Cause, Event, Facts, Failure, Framing, Operation,
+    content::{Mark, Stream, any_filled, filled, kind},
+    dialect::{Asked, Claim},
+    failure::whole_seconds,
+};
+
+pub(super) static PROVIDER: Provider = Provider {
+    telemetry: Some("anthropic"),
+    hosts: &["api.anthropic.com"],
+    headers: &["anthropic-version"],
+    path,
+    streams: &[&MESSAGES],
+    failure: |_, cause, facts| failure(cause, facts),
+    frame: |_, _, cause, facts, _| frame(cause, facts),
+    ..BLANK
+};
+
+fn path(asked: &Asked<'_>) -> Claim {
+    if asked.is_get() {
+        return Claim::No;
+    }
+    match asked.tail() {
+        ("v1" | "", "messages") => Claim::For(Operation::Chat),
+        ("messages", "count_tokens" | "batches") => Claim::Other,
+        // Claude on Vertex.
+        (_, last) if last.ends_with(":rawPredict") || last.ends_with(":streamRawPredict") => {
+            Claim::For(Operation::Chat)
+        }
+        _ => Claim::No,
+    }
+}
+
+/// `message_start` to `message_stop`; each event is named as its `type`.
+pub(super) static MESSAGES: Stream = Stream {
+    operations: &[],
+    looks: |_, root| match kind(root).as_ref() {
+        "error" => root.get("sequence_number").is_none(),
+        "ping" => true,
+        kind => kind.starts_with("message_") || kind.starts_with("content_block_"),
+    },
+    content: Mark {
+        words: &[b"content_block_delta"],
+        is: |root| {
+            kind(root) == "content_block_delta"
+                && root
+                    .get("delta")
+                    .is_some_and(|delta| any_filled(delta, &["text", "partial_json", "thinking"]))
+        },
+    },
+    terminator: Mark { words: &[b"message_stop"], is: |root| kind(root) == "message_stop" },
+    usage: Mark { words: &[b"\"usage"], is: |root| kind(root) == "message_delta" },
+    failure: Mark { words: &[b"\"error"], is: |root| kind(root) == "error" },
+    tool_call: Mark {
+        words: &[b"tool_use", b"partial_json"],
+        is: |root| {
+            let start = root.get("content_block").map(kind);
+            start.is_some_and(|kind| kind.ends_with("tool_use"))
+                || root.get("delta").is_some_and(|delta| filled(delta.get("partial_json")))
+        },
+    },
+    is_numbered: false,
+};
 
 const REQUESTS_PER_MINUTE: u64 = 50;
 const INPUT_TOKENS_PER_MINUTE: u64 = 30_000;
@@ -13,7 +76,7 @@ const OUTPUT_TOKENS_PER_MINUTE: u64 = 8_000;
 const CONTEXT: u64 = 200_000;
 const USUAL_WAIT: Duration = Duration::from_secs(5);
 
-pub(super) fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
     let (status, error) = said(cause, facts)?;
     let mut failure = Failure::json(status, &body(&error, facts)).with("request-id", request_id(facts));
     if is_rate_limit(cause) {
@@ -28,7 +91,7 @@ pub(super) fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
 }
 
 /// An event of the name `error`, whose data is the very body that the error would have had before the stream.
-pub(super) fn frame(cause: Cause, facts: &Facts<'_>) -> Option<Event> {
+fn frame(cause: Cause, facts: &Facts<'_>) -> Option<Event> {
     let (_, error) = said(cause, facts)?;
     Some(Event::new(Framing::Sse, Some("error"), body(&error, facts).to_string().as_bytes()))
 }

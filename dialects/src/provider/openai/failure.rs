@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Cause, Event, Facts, Failure, Framing, Operation, data};
+use crate::{Cause, Facts, Failure, Operation};
 
 const ORGANISATION: &str = "org-AconiteInjectedFault0000";
 const TOKENS_PER_MINUTE: u64 = 30_000;
@@ -40,29 +40,6 @@ pub(super) fn failure(operation: Option<Operation>, cause: Cause, facts: &Facts<
         (Cause::Overloaded | Cause::SlowDown, Some(wait)) => failure.with_retry_after(wait),
         _ => failure,
     })
-}
-
-/// In chat a bare `error` object, which is what the SDKs look for; in Responses an `error` event, which is flat and
-/// numbered.
-pub(super) fn frame(
-    operation: Option<Operation>,
-    cause: Cause,
-    facts: &Facts<'_>,
-    seq: u64,
-) -> Option<Event> {
-    let Said { error, .. } = said(operation, cause, facts)?;
-    if operation != Some(Operation::Responses) {
-        return Some(data(&json!({"error": error})));
-    }
-    let code = if error["code"].is_null() { &error["type"] } else { &error["code"] };
-    let flat = json!({
-        "type": "error",
-        "code": code,
-        "message": error["message"],
-        "param": error["param"],
-        "sequence_number": seq,
-    });
-    Some(Event::new(Framing::Sse, Some("error"), flat.to_string().as_bytes()))
 }
 
 fn said(operation: Option<Operation>, cause: Cause, facts: &Facts<'_>) -> Option<Said> {

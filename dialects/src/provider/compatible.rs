@@ -1,4 +1,72 @@
-use super::{Cause, Facts};
+//! What providers that serve OpenAI's API have in common: the words that most use, and [`OPENAI_SHAPED`], from which
+//! their rows start.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Provider, openai};
+use crate::{Cause, Event, Facts, Failure, Framing, Operation, dialect::Claim};
+
+/// A server of OpenAI's API of which nothing else is known. It has no path of its own.
+pub(super) const OPENAI_SHAPED: Provider = Provider {
+    telemetry: None,
+    hosts: &[],
+    headers: &[],
+    serves_openai: true,
+    path: |_| Claim::No,
+    streams: openai::STREAMS,
+    failure: |_, cause, facts| {
+        let plain = plain(cause, facts)?;
+        Some(limited(Failure::json(plain.status, &json!({"error": plain.error()})), cause, facts))
+    },
+    frame,
+};
+
+const USUAL_WAIT: Duration = Duration::from_secs(6);
+
+/// Adds `retry-after` where a limit is the cause.
+pub(super) fn limited(failure: Failure, cause: Cause, facts: &Facts<'_>) -> Failure {
+    match (cause, facts.retry_after) {
+        (Cause::RateLimitTokens | Cause::RateLimitRequests, _) => {
+            failure.with_retry_after(facts.wait_or(USUAL_WAIT))
+        }
+        (Cause::Overloaded, Some(wait)) => failure.with_retry_after(wait),
+        _ => failure,
+    }
+}
+
+/// The provider's own error as a frame. In chat it is a bare `error` object, which is what the SDKs look for; in Responses
+/// an `error` event, which is flat and numbered.
+pub(super) fn frame(
+    provider: &Provider,
+    operation: Option<Operation>,
+    cause: Cause,
+    facts: &Facts<'_>,
+    seq: u64,
+) -> Option<Event> {
+    let failure = (provider.failure)(operation, cause, facts)?;
+    let mut body: Value = serde_json::from_slice(&failure.body).ok()?;
+    // Some have the error's members in the body itself.
+    let error = body.get_mut("error").map(Value::take).unwrap_or(body);
+    if operation != Some(Operation::Responses) {
+        return Some(data(&json!({"error": error})));
+    }
+    let code = error.get("code").filter(|code| !code.is_null()).or_else(|| error.get("type"));
+    let flat = json!({
+        "type": "error",
+        "code": code,
+        "message": error.get("message"),
+        "param": error.get("param"),
+        "sequence_number": seq,
+    });
+    Some(Event::new(Framing::Sse, Some("error"), flat.to_string().as_bytes()))
+}
+
+/// An unnamed event.
+pub(super) fn data(value: &Value) -> Event {
+    Event::new(Framing::Sse, None, value.to_string().as_bytes())
+}
 
 /// A cause in the words that most providers use.
 pub(super) struct Plain {
@@ -6,6 +74,13 @@ pub(super) struct Plain {
     pub(super) kind: &'static str,
     pub(super) code: &'static str,
     pub(super) message: String,
+}
+
+impl Plain {
+    /// The object in OpenAI's envelope.
+    pub(super) fn error(&self) -> Value {
+        json!({"message": self.message, "type": self.kind, "param": null, "code": self.code})
+    }
 }
 
 /// None for what only vector stores know, for what is no failure, and for what a gateway says.

@@ -1,0 +1,140 @@
+//! Providers: everything known of one stands together in a file of its own below this module, as a [`Provider`], and
+//! [`Dialect`] has a row for each.
+//!
+//! A provider that serves OpenAI's API says only what differs: `..OPENAI_SHAPED`. A vector store starts from `..BLANK`,
+//! of which nothing is known; so does whoever shares nothing with OpenAI.
+
+use crate::{
+    Cause, Event, Facts, Failure, Operation,
+    content::Stream,
+    dialect::{Asked, Claim},
+    named::named,
+};
+
+mod anthropic;
+mod ark;
+mod azure;
+mod bedrock;
+mod chroma;
+mod cohere;
+mod compatible;
+mod dashscope;
+mod deepseek;
+mod elasticsearch;
+mod gemini;
+mod milvus;
+mod mistral;
+mod ollama;
+mod openai;
+mod openrouter;
+mod pinecone;
+mod qdrant;
+mod store;
+mod weaviate;
+
+use compatible::OPENAI_SHAPED;
+
+/// What is known of one provider: data, and plain functions where data is not enough.
+#[derive(Debug)]
+pub struct Provider {
+    /// Its value of OpenTelemetry's `gen_ai.provider.name`. None: it has no models.
+    pub telemetry: Option<&'static str>,
+    /// The hosts that it is publicly known by. `*` stands for any characters, dots included. There is one at least.
+    pub hosts: &'static [&'static str],
+    /// Request headers, in lower case, that only its clients send.
+    pub headers: &'static [&'static str],
+    /// Whether it serves OpenAI's paths, so that its host decides about a request to one of them.
+    pub serves_openai: bool,
+    /// What a path is for.
+    pub(crate) path: fn(&Asked<'_>) -> Claim,
+    /// Its streams. The first whose operations include the request's is the one that answers it.
+    pub(crate) streams: &'static [&'static Stream],
+    /// What it answers for a cause. None: it is not known how it words this cause.
+    pub(crate) failure: fn(Option<Operation>, Cause, &Facts<'_>) -> Option<Failure>,
+    /// How it says in a stream that it has failed. The number is the `sequence_number` that the next event would have.
+    pub(crate) frame: fn(&Self, Option<Operation>, Cause, &Facts<'_>, u64) -> Option<Event>,
+}
+
+/// A provider of which nothing is known.
+const BLANK: Provider = Provider {
+    telemetry: None,
+    hosts: &[],
+    headers: &[],
+    serves_openai: false,
+    path: |_| Claim::No,
+    streams: &[],
+    failure: |_, _, _| None,
+    frame: |_, _, _, _, _| None,
+};
+
+/// Declares the rows: documentation, the name and its aliases, and the module below this one that has the `PROVIDER`.
+macro_rules! rows {
+    ($($(#[doc = $doc:literal])* $Variant:ident = $name:literal $(| $alias:literal)* in $module:ident,)*) => {
+        named! {
+            /// A provider's protocol, as far as it differs from the others'.
+            pub enum Dialect {
+                $($(#[doc = $doc])* $Variant = $name $(| $alias)*,)*
+            }
+        }
+
+        impl Dialect {
+            /// What is known of it.
+            pub const fn provider(self) -> &'static Provider {
+                match self {
+                    $(Self::$Variant => &$module::PROVIDER,)*
+                }
+            }
+        }
+    };
+}
+
+// In the order of the documentation. A path is offered to the rows from the last to the first: the paths of vector stores
+// are theirs alone, while those of OpenAI are served by many.
+rows! {
+    /// OpenAI, and everything that serves its API: vLLM, llama.cpp, LM Studio, gateways.
+    OpenAi = "openai" | "vllm" | "llama.cpp" in openai,
+    /// Azure OpenAI and Foundry.
+    Azure = "azure" | "azure-openai" in azure,
+    /// Anthropic messages.
+    Anthropic = "anthropic" | "claude" in anthropic,
+    /// Google Gemini, from the Gemini API or Vertex.
+    Gemini = "gemini" | "vertex" | "google" in gemini,
+    /// AWS Bedrock runtime.
+    Bedrock = "bedrock" in bedrock,
+    /// Cohere.
+    Cohere = "cohere" in cohere,
+    /// Mistral.
+    Mistral = "mistral" in mistral,
+    /// DeepSeek.
+    DeepSeek = "deepseek" in deepseek,
+    /// Alibaba Model Studio, which serves Qwen.
+    DashScope = "dashscope" | "qwen" in dashscope,
+    /// Volcengine Ark, which serves Doubao.
+    Ark = "ark" | "doubao" in ark,
+    /// Ollama's own API.
+    Ollama = "ollama" in ollama,
+    /// OpenRouter.
+    OpenRouter = "openrouter" in openrouter,
+    /// Qdrant over REST.
+    Qdrant = "qdrant" in qdrant,
+    /// Pinecone.
+    Pinecone = "pinecone" in pinecone,
+    /// Weaviate over REST and GraphQL.
+    Weaviate = "weaviate" in weaviate,
+    /// Milvus and Zilliz over REST.
+    Milvus = "milvus" | "zilliz" in milvus,
+    /// Chroma.
+    Chroma = "chroma" in chroma,
+    /// Elasticsearch and OpenSearch.
+    Elasticsearch = "elasticsearch" | "opensearch" in elasticsearch,
+}
+
+/// What is known of a server whose dialect is not: it is taken for one of the many that serve OpenAI's API.
+static UNKNOWN: Provider = OPENAI_SHAPED;
+
+impl Provider {
+    /// What is known of a dialect, or of a server whose dialect is not known.
+    pub fn of(dialect: Option<Dialect>) -> &'static Self {
+        dialect.map_or(&UNKNOWN, Dialect::provider)
+    }
+}

@@ -1,0 +1,53 @@
+//! Cohere. Its errors are flat and have neither type nor code.
+
+use serde_json::json;
+
+use super::{
+    BLANK, Provider,
+    compatible::{Plain, plain},
+};
+use crate::{
+    Failure, Operation,
+    content::{Mark, Stream, filled, kind},
+    dialect::{Asked, Claim},
+};
+
+pub(super) static PROVIDER: Provider = Provider {
+    telemetry: Some("cohere"),
+    hosts: &["api.cohere.com", "api.cohere.ai"],
+    path,
+    streams: &[&CHAT],
+    failure: |_, cause, facts| {
+        let Plain { status, message, .. } = plain(cause, facts)?;
+        Some(Failure::json(status, &json!({"message": message, "id": facts.uuid()})))
+    },
+    ..BLANK
+};
+
+fn path(asked: &Asked<'_>) -> Claim {
+    match asked.tail() {
+        _ if asked.is_get() => Claim::No,
+        ("v1" | "v2", "chat") => Claim::For(Operation::Chat),
+        ("v1" | "v2", "embed") => Claim::For(Operation::Embeddings),
+        ("v1" | "v2", "rerank") => Claim::For(Operation::Rerank),
+        _ => Claim::No,
+    }
+}
+
+/// Events with a `type` such as `content-delta`, to `message-end`.
+static CHAT: Stream = Stream {
+    operations: &[],
+    looks: |_, root| kind(root).contains('-'),
+    content: Mark {
+        words: &[b"-delta"],
+        is: |root| matches!(kind(root).as_ref(), "content-delta" | "tool-call-delta" | "tool-plan-delta"),
+    },
+    terminator: Mark { words: &[b"message-end"], is: |root| kind(root) == "message-end" },
+    usage: Mark::NONE,
+    failure: Mark {
+        words: &[b"\"error"],
+        is: |root| root.get("delta").is_some_and(|delta| filled(delta.get("error"))),
+    },
+    tool_call: Mark { words: &[b"tool-call-"], is: |root| kind(root).starts_with("tool-call-") },
+    is_numbered: false,
+};

@@ -1,0 +1,55 @@
+//! Elasticsearch and OpenSearch.
+
+use serde_json::json;
+
+use super::{BLANK, Provider, store::told};
+use crate::{
+    Cause, Facts, Failure, Operation,
+    dialect::{Asked, Claim},
+};
+
+pub(super) static PROVIDER: Provider = Provider {
+    hosts: &["*.elastic-cloud.com", "*.elastic.cloud", "*.es.amazonaws.com", "*.aoss.amazonaws.com"],
+    path,
+    failure: |_, cause, facts| failure(cause, facts),
+    ..BLANK
+};
+
+fn path(asked: &Asked<'_>) -> Claim {
+    Claim::For(match asked.steps {
+        [.., "_search" | "_knn_search" | "_msearch"] => Operation::VectorSearch,
+        [.., "_bulk"] => Operation::VectorUpsert,
+        [.., "_doc" | "_create" | "_update"] | [.., "_doc" | "_create" | "_update", _] => {
+            match asked.method {
+                "GET" | "HEAD" => Operation::VectorGet,
+                "DELETE" => Operation::VectorDelete,
+                _ => Operation::VectorUpsert,
+            }
+        }
+        [.., "_delete_by_query"] => Operation::VectorDelete,
+        _ => return Claim::No,
+    })
+}
+
+fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+    let (status, reason) = told(cause, facts)?;
+    let kind = match cause {
+        Cause::RateLimitRequests | Cause::RateLimitTokens => "es_rejected_execution_exception",
+        Cause::QuotaExhausted => "circuit_breaking_exception",
+        Cause::Auth | Cause::Permission => "security_exception",
+        Cause::InvalidRequest | Cause::DimensionMismatch => "illegal_argument_exception",
+        Cause::CollectionMissing => "index_not_found_exception",
+        Cause::Conflict => "version_conflict_engine_exception",
+        Cause::Timeout => "timeout_exception",
+        Cause::ServerError => "exception",
+        Cause::StorageFull | Cause::Overloaded | Cause::Capacity | Cause::ShardUnavailable => {
+            "cluster_block_exception"
+        }
+        Cause::NotReady => "no_shard_available_action_exception",
+        _ => return None,
+    };
+    let cause = json!({"type": kind, "reason": reason});
+    let body = json!({"error": {"root_cause": [cause], "type": kind, "reason": reason}, "status": status});
+    // Its own client refuses a server that does not name itself.
+    Some(Failure::json(status, &body).with("x-elastic-product", "Elasticsearch"))
+}

@@ -1,0 +1,54 @@
+//! Milvus and Zilliz over REST. The codes are those of the server's source.
+
+use serde_json::json;
+
+use super::{BLANK, Provider, store::told};
+use crate::{
+    Cause, Facts, Failure, Operation,
+    dialect::{Asked, Claim},
+};
+
+pub(super) static PROVIDER: Provider = Provider {
+    hosts: &["*.zillizcloud.com", "*.cloud.zilliz.com"],
+    path,
+    failure: |_, cause, facts| failure(cause, facts),
+    ..BLANK
+};
+
+fn path(asked: &Asked<'_>) -> Claim {
+    let Some(at) = asked.steps.iter().position(|step| *step == "vectordb") else { return Claim::No };
+    Claim::For(match &asked.steps[at + 1..] {
+        ["entities", "search" | "hybrid_search" | "advanced_search"] => Operation::VectorSearch,
+        ["entities", "query"] => Operation::VectorScroll,
+        ["entities", "get"] => Operation::VectorGet,
+        ["entities", "insert" | "upsert"] => Operation::VectorUpsert,
+        ["entities", "delete"] => Operation::VectorDelete,
+        [_, ..] => Operation::VectorAdmin,
+        [] => return Claim::Other,
+    })
+}
+
+/// An error is a success that says no, but for a wrong key and a timeout.
+fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+    let (status, text) = told(cause, facts)?;
+    let status = if matches!(status, 401 | 408) { status } else { 200 };
+    Some(Failure::json(status, &json!({"code": code(cause)?, "message": text})))
+}
+
+fn code(cause: Cause) -> Option<u16> {
+    Some(match cause {
+        Cause::Overloaded | Cause::Capacity | Cause::ShardUnavailable => 2,
+        Cause::ServerError => 5,
+        Cause::StorageFull => 7,
+        Cause::RateLimitRequests | Cause::RateLimitTokens => 8,
+        Cause::QuotaExhausted => 9,
+        Cause::CollectionMissing => 100,
+        Cause::NotReady => 103,
+        Cause::InvalidRequest | Cause::DimensionMismatch => 1100,
+        Cause::Permission => 1401,
+        Cause::Auth => 1800,
+        Cause::Timeout => 10_001,
+        Cause::Conflict => 65_535,
+        _ => return None,
+    })
+}

@@ -1,0 +1,43 @@
+//! OpenAI, whose API many serve.
+
+use super::{OPENAI_SHAPED, Provider};
+use crate::{
+    Operation,
+    dialect::{Asked, Claim},
+};
+
+mod failure;
+mod stream;
+
+pub(super) use stream::{ALL as STREAMS, CHAT, RESPONSES};
+
+pub(super) static PROVIDER: Provider = Provider {
+    telemetry: Some("openai"),
+    hosts: &["api.openai.com", "*.api.openai.com"],
+    path: |asked| operation(asked).into(),
+    failure: failure::failure,
+    ..OPENAI_SHAPED
+};
+
+/// What a path of OpenAI's API is for, whatever stands before it.
+pub(super) fn operation(asked: &Asked<'_>) -> Option<Operation> {
+    let tail = asked.tail();
+    if asked.is_get() {
+        return (tail.1 == "models").then_some(Operation::Models);
+    }
+    match tail {
+        ("chat", "completions") => Some(Operation::Chat),
+        (_, "completions") => Some(Operation::Completions),
+        (_, "responses") => Some(Operation::Responses),
+        (_, "embeddings") => Some(Operation::Embeddings),
+        ("audio", "transcriptions" | "translations") => Some(Operation::Transcription),
+        ("audio", "speech") => Some(Operation::Speech),
+        ("images", "generations" | "edits" | "variations") => Some(Operation::Images),
+        _ => None,
+    }
+}
+
+/// As [`operation`], for paths that only this provider has.
+pub(super) fn claim(asked: &Asked<'_>, is_own: bool) -> Claim {
+    operation(asked).filter(|_| is_own).into()
+}

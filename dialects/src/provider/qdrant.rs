@@ -1,0 +1,80 @@
+//! Qdrant over REST. Statuses and prefixes are those of the server's source.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{BLANK, Provider};
+use crate::{
+    Cause, Facts, Failure, Operation,
+    dialect::{Asked, Claim},
+};
+
+pub(super) static PROVIDER: Provider = Provider {
+    hosts: &["*.cloud.qdrant.io"],
+    path,
+    failure: |_, cause, facts| failure(cause, facts),
+    ..BLANK
+};
+
+fn path(asked: &Asked<'_>) -> Claim {
+    let Some(at) = asked.steps.iter().position(|step| *step == "collections") else { return Claim::No };
+    Claim::For(match &asked.steps[at + 1..] {
+        [_, "points", "query" | "search" | "recommend" | "discover", ..] => Operation::VectorSearch,
+        [_, "points", "scroll"] => Operation::VectorScroll,
+        [_, "points", "delete"] => Operation::VectorDelete,
+        [_, "points", "batch" | "payload" | "vectors", ..] | [_, "points"] if asked.method == "PUT" => {
+            Operation::VectorUpsert
+        }
+        [_, "points", "batch" | "payload" | "vectors"] => Operation::VectorUpsert,
+        [_, "points", "payload" | "vectors", "delete" | "clear"] => Operation::VectorDelete,
+        [_, "points"] => Operation::VectorGet,
+        [_, "points", _] if asked.is_get() => Operation::VectorGet,
+        [] | [_] | [_, "index" | "aliases" | "snapshots" | "exists" | "cluster", ..] => {
+            Operation::VectorAdmin
+        }
+        _ => return Claim::Other,
+    })
+}
+
+/// The text begins with a prefix that names the kind of error. `retry-after` is in whole seconds, rounded up. What comes
+/// after the prefix is general knowledge but for wrong dimensions.
+fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+    let collection = facts.collection_or("documents");
+    let text = |status, text: &str| Some((status, text.to_owned()));
+    let (status, text) = match cause {
+        Cause::RateLimitRequests | Cause::RateLimitTokens => {
+            text(429, "Rate limiting exceeded: Read rate limit exceeded, retry later")
+        }
+        // Who has no key is told so in plain text, before any JSON is made.
+        Cause::Auth => {
+            return Some(plain_text(401, "Must provide an API key or an Authorization bearer token"));
+        }
+        Cause::Permission => text(403, "Forbidden: Global read access is required"),
+        Cause::InvalidRequest => text(400, "Bad request: Invalid request"),
+        Cause::Conflict => Some((409, format!("Wrong input: Collection `{collection}` already exists!"))),
+        Cause::Timeout => text(408, "Timeout: Operation 'Search' timed out after 60 seconds"),
+        Cause::ServerError => text(500, "Service internal error: Something went wrong"),
+        Cause::Overloaded | Cause::Capacity | Cause::NotReady | Cause::ShardUnavailable => {
+            text(503, "Shard temporarily unavailable: The replica set is not ready yet")
+        }
+        Cause::DimensionMismatch => text(400, "Wrong input: Vector dimension error: expected dim: 4, got 3"),
+        Cause::CollectionMissing => {
+            Some((404, format!("Not found: Collection `{collection}` doesn't exist!")))
+        }
+        Cause::StorageFull | Cause::QuotaExhausted => {
+            text(507, "Insufficient storage: Storage quota exceeded")
+        }
+        _ => None,
+    }?;
+    let failure = Failure::json(status, &json!({"status": {"error": text}, "time": 0.0}));
+    Some(if status == 429 { failure.with_retry_after(facts.wait_or(USUAL_WAIT)) } else { failure })
+}
+
+const USUAL_WAIT: Duration = Duration::from_secs(1);
+
+fn plain_text(status: u16, text: &'static str) -> Failure {
+    let headers = vec![("content-type", "text/plain; charset=utf-8".to_owned())];
+    Failure { status, headers, body: Bytes::from_static(text.as_bytes()) }
+}
