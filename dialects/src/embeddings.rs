@@ -1,12 +1,14 @@
-//! Answers that are vectors, spoilt in place.
+//! Responses that are vectors, changed in place.
 //!
-//! Both forms in which OpenAI sends a vector are handled, the array of numbers and the base64 of little-endian 32-bit
-//! floats (which its SDKs ask for when the caller does not choose), and the arrays of Ollama, Gemini and Cohere.
+//! Each provider has its vectors somewhere else; its [`Provider`](crate::provider::Provider) knows where. The provider is
+//! recognised by the body. A vector is an array of numbers, or the base64 of little-endian 32-bit floats, which OpenAI's
+//! SDKs ask for when the caller does not choose.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 
 use crate::{
+    Dialect,
     json::{Document, Kind, Node, NotJson, Splices},
     named::named,
 };
@@ -28,6 +30,52 @@ named! {
     }
 }
 
+/// Vectors of one kind of number.
+#[derive(Debug)]
+pub(crate) struct Vectors<'d> {
+    /// Arrays of numbers, or strings of base64.
+    pub(crate) each: Vec<Node<'d>>,
+    /// What their numbers are.
+    pub(crate) numbers: Numbers,
+}
+
+/// What the numbers of a vector are.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Numbers {
+    /// 32-bit floats.
+    Floats,
+    /// Whole numbers from -128 to 127: quantised, or eight signs each.
+    Int8,
+    /// Whole numbers from 0 to 255.
+    Uint8,
+}
+
+impl Numbers {
+    /// The nearest of them to a value, as JSON.
+    #[expect(clippy::cast_possible_truncation, reason = "clamped before")]
+    fn spell(self, value: f32) -> String {
+        let whole = |least: f32, greatest: f32| (value.round().clamp(least, greatest) as i16).to_string();
+        match self {
+            Self::Floats => format!("{value:?}"),
+            Self::Int8 => whole(-128.0, 127.0),
+            Self::Uint8 => whole(0.0, 255.0),
+        }
+    }
+}
+
+impl<'d> Vectors<'d> {
+    /// Vectors of floats; what is not a vector is left out. None if nothing is left.
+    pub(crate) fn floats(nodes: impl Iterator<Item = Node<'d>>) -> Option<Self> {
+        Self::of(Numbers::Floats, nodes)
+    }
+
+    /// Vectors; what is not a vector is left out. None if nothing is left.
+    pub(crate) fn of(numbers: Numbers, nodes: impl Iterator<Item = Node<'d>>) -> Option<Self> {
+        let each: Vec<_> = nodes.filter(|node| is_vector(*node)).collect();
+        (!each.is_empty()).then_some(Self { each, numbers })
+    }
+}
+
 /// Spoils every vector of an answer. Only the bytes of the numbers concerned change, or those of the base64 text.
 /// `random` gives numbers from 0 to below 1. None if there is no vector to spoil.
 ///
@@ -39,34 +87,29 @@ pub fn edit(
     mut random: impl FnMut() -> f64,
 ) -> Result<Option<Bytes>, NotJson> {
     let document = Document::parse(body)?;
-    let vectors = vectors(document.root());
+    let root = document.root();
     let mut splices = Splices::new();
-    if how == EmbeddingFault::Swap {
-        for (vector, next) in vectors.iter().zip(vectors.iter().cycle().skip(1)) {
-            splices.replace(vector.span(), next.raw());
+    let mut found = Dialect::ALL.iter().map(|dialect| (dialect.provider().vectors)(root));
+    for Vectors { each, numbers } in found.find(|found| !found.is_empty()).unwrap_or_default() {
+        if how == EmbeddingFault::Swap {
+            for (vector, next) in each.iter().zip(each.iter().cycle().skip(1)) {
+                splices.replace(vector.span(), next.raw());
+            }
+            continue;
         }
-        return Ok(splices.apply(body));
-    }
-    for vector in vectors {
-        if vector.kind() == Kind::String {
-            spoil_base64(vector, how, &mut random, &mut splices);
-        } else {
-            spoil_numbers(vector, how, &mut random, &mut splices);
+        for vector in each {
+            if vector.kind() == Kind::String {
+                spoil_base64(vector, how, &mut random, &mut splices);
+            } else {
+                spoil_numbers(vector, numbers, how, &mut random, &mut splices);
+            }
         }
     }
     Ok(splices.apply(body))
 }
 
-fn vectors(root: Node<'_>) -> Vec<Node<'_>> {
-    let openai = list(root.get("data")).filter_map(|item| item.get("embedding"));
-    let one = root.get("embedding").map(|one| one.get("values").unwrap_or(one));
-    let many = root.get("embeddings");
-    let listed = list(many).map(|item| item.get("values").unwrap_or(item));
-    let typed = many.filter(|many| many.kind() == Kind::Object).and_then(|many| many.get("float"));
-    openai.chain(one).chain(listed).chain(list(typed)).filter(|vector| is_vector(*vector)).collect()
-}
-
-fn list(node: Option<Node<'_>>) -> impl Iterator<Item = Node<'_>> {
+/// The items of a node that is a list.
+pub(crate) fn list(node: Option<Node<'_>>) -> impl Iterator<Item = Node<'_>> {
     node.filter(|node| node.kind() == Kind::Array).into_iter().flat_map(Node::children)
 }
 
@@ -80,6 +123,7 @@ fn is_vector(node: Node<'_>) -> bool {
 
 fn spoil_numbers(
     vector: Node<'_>,
+    kind: Numbers,
     how: EmbeddingFault,
     random: &mut impl FnMut() -> f64,
     splices: &mut Splices,
@@ -88,7 +132,10 @@ fn spoil_numbers(
     let Some(last) = numbers.last() else { return };
     match how {
         EmbeddingFault::Nan => splices.replace(numbers[pick(numbers.len(), random)].span(), "NaN"),
-        EmbeddingFault::Zero => numbers.iter().for_each(|number| splices.replace(number.span(), "0.0")),
+        EmbeddingFault::Zero => {
+            let zero = if kind == Numbers::Floats { "0.0" } else { "0" };
+            numbers.iter().for_each(|number| splices.replace(number.span(), zero));
+        }
         EmbeddingFault::WrongDimension => {
             let kept =
                 numbers.len().checked_sub(2).map_or_else(|| last.span().start, |at| numbers[at].span().end);
@@ -98,7 +145,7 @@ fn spoil_numbers(
             let mut values: Vec<_> = numbers.iter().map(|number| as_float(*number)).collect();
             add_noise(&mut values, random);
             for (number, value) in numbers.iter().zip(values) {
-                splices.replace(number.span(), format!("{value:?}"));
+                splices.replace(number.span(), kind.spell(value));
             }
         }
         EmbeddingFault::Swap => {}
@@ -223,6 +270,65 @@ mod tests {
         ] {
             assert_eq!(edited(body, EmbeddingFault::WrongDimension).as_deref(), Some(after));
         }
+    }
+
+    #[test]
+    fn r2_15_vectors_of_other_servers() {
+        for (body, after) in [
+            // text-embeddings-inference, natively.
+            ("[[1,2],[3,4]]", "[[1],[3]]"),
+            // llama.cpp, natively.
+            (r#"[{"index":0,"embedding":[[1,2]]}]"#, r#"[{"index":0,"embedding":[[1]]}]"#),
+            (r#"[{"index":0,"embedding":[1,2]}]"#, r#"[{"index":0,"embedding":[1]}]"#),
+            // Vertex.
+            (
+                r#"{"predictions":[{"embeddings":{"statistics":{"token_count":2},"values":[1,2]}}]}"#,
+                r#"{"predictions":[{"embeddings":{"statistics":{"token_count":2},"values":[1]}}]}"#,
+            ),
+            (
+                r#"{"predictions":[{"textEmbedding":[1,2],"imageEmbedding":[3,4]}]}"#,
+                r#"{"predictions":[{"textEmbedding":[1],"imageEmbedding":[3]}]}"#,
+            ),
+            // Cohere.
+            (
+                r#"{"embeddings":{"float":[[1,2]],"int8":[[3,4]],"binary":[[5,6]]}}"#,
+                r#"{"embeddings":{"float":[[1]],"int8":[[3]],"binary":[[5]]}}"#,
+            ),
+            // Bedrock's Titan.
+            (
+                r#"{"embedding":[1,2],"embeddingsByType":{"float":[1,2],"binary":[1,0]}}"#,
+                r#"{"embedding":[1],"embeddingsByType":{"float":[1],"binary":[1]}}"#,
+            ),
+            // DashScope, natively.
+            (
+                r#"{"output":{"embeddings":[{"embedding":[1,2],"text_index":0}]}}"#,
+                r#"{"output":{"embeddings":[{"embedding":[1],"text_index":0}]}}"#,
+            ),
+        ] {
+            assert_eq!(edited(body, EmbeddingFault::WrongDimension).as_deref(), Some(after));
+        }
+    }
+
+    #[test]
+    fn r2_15_whole_numbers_stay_whole_and_in_range() {
+        let body = r#"{"embeddings":{"int8":[[-128,127,3]],"uint8":[[0,255]]}}"#;
+        let noisy = |random: f64| {
+            let edited = edit(body.as_bytes(), EmbeddingFault::Noise, || random).unwrap().unwrap();
+            String::from_utf8(edited.to_vec()).unwrap()
+        };
+        assert_eq!(noisy(0.0), r#"{"embeddings":{"int8":[[-128,23,-101]],"uint8":[[0,75]]}}"#);
+        assert_eq!(noisy(0.999_999), r#"{"embeddings":{"int8":[[-24,127,107]],"uint8":[[180,255]]}}"#);
+        let zero = edited(body, EmbeddingFault::Zero);
+        assert_eq!(zero.as_deref(), Some(r#"{"embeddings":{"int8":[[0,0,0]],"uint8":[[0,0]]}}"#));
+    }
+
+    #[test]
+    fn r2_15_cohere_has_base64_too_and_vectors_are_swapped_within_their_kind() {
+        let of = |values: &[f32]| format!("{{\"embeddings\":{{\"base64\":[\"{}\"]}}}}", base64(values));
+        assert_eq!(edited(&of(&[1.0, 2.0]), EmbeddingFault::WrongDimension), Some(of(&[1.0])));
+        let body = r#"{"embeddings":{"float":[[1.5],[2.5]],"int8":[[3],[4]]}}"#;
+        let swapped = r#"{"embeddings":{"float":[[2.5],[1.5]],"int8":[[4],[3]]}}"#;
+        assert_eq!(edited(body, EmbeddingFault::Swap).as_deref(), Some(swapped));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Answers of vector searches, spoilt in place.
 //!
-//! The hits are found by the shape of the answer: Qdrant's `result` (points, groups and batches too), Pinecone's
-//! `matches`, Elasticsearch's `hits.hits`, Chroma's parallel columns, Weaviate's `data.Get`, Milvus' `data`.
+//! Each vector store has its hits somewhere else; its [`Provider`](crate::provider::Provider) knows where. The store is
+//! recognised by the body.
 
 use bytes::Bytes;
 
 use crate::{
+    Dialect,
     json::{Document, Kind, Node, NotJson, Splices, remove},
     named::named,
 };
@@ -31,10 +32,32 @@ named! {
     }
 }
 
-const SCORES: &[&str] = &["score", "_score", "distance"];
-const PAYLOADS: &[&str] = &["payload", "metadata", "_source", "entity"];
-/// Chroma's columns: of each query a list, and the lists run in parallel.
-const COLUMNS: &[&str] = &["ids", "distances", "documents", "metadatas", "embeddings", "uris", "data"];
+/// Where a store has its hits.
+#[derive(Debug)]
+pub(crate) struct Hits {
+    /// The lists of hits, each as its columns: a list of objects has one, parallel lists have several. Empty: the body is
+    /// no answer of this store.
+    pub(crate) lists: for<'d> fn(Node<'d>) -> Vec<Vec<Node<'d>>>,
+    /// The paths at which a hit can have its score.
+    pub(crate) scores: &'static [&'static [&'static str]],
+    /// The members of a hit that are its payload.
+    pub(crate) payloads: &'static [&'static str],
+    /// The members of the body that are columns of payloads.
+    pub(crate) payload_columns: &'static [&'static str],
+    /// What else says that there are hits, and what it says if there are none.
+    pub(crate) totals: for<'d> fn(Node<'d>) -> Vec<(Node<'d>, &'static str)>,
+}
+
+impl Hits {
+    /// No hits, and the usual names.
+    pub(crate) const NONE: Self = Self {
+        lists: |_| Vec::new(),
+        scores: &[&["score"]],
+        payloads: &["payload"],
+        payload_columns: &[],
+        totals: |_| Vec::new(),
+    };
+}
 
 /// Spoils the hits of an answer. `n` is how many [`HitsFault::Keep`] keeps; `random` gives numbers from 0 to below 1.
 /// Only the bytes of the values concerned change. None if there is nothing to spoil.
@@ -50,72 +73,35 @@ pub fn edit(
     let document = Document::parse(body)?;
     let root = document.root();
     let mut splices = Splices::new();
-    for list in lists(root) {
+    let stores = Dialect::ALL.iter().filter_map(|dialect| dialect.provider().hits);
+    let found = stores.map(|hits| (hits, (hits.lists)(root))).find(|(_, lists)| !lists.is_empty());
+    let Some((hits, lists)) = found else { return Ok(None) };
+    for list in &lists {
         match how {
             HitsFault::Empty => list.iter().for_each(|column| cut(*column, 0, &mut splices)),
             HitsFault::Keep => list.iter().for_each(|column| cut(*column, n, &mut splices)),
-            HitsFault::Shuffle => shuffle(&list, &mut random, &mut splices),
-            HitsFault::EqualScores => equal_scores(&list, &mut splices),
+            HitsFault::Shuffle => shuffle(list, &mut random, &mut splices),
+            HitsFault::EqualScores => equal_scores(hits, list, &mut splices),
             HitsFault::NanScores => {
-                scores(&list).iter().for_each(|score| splices.replace(score.span(), "NaN"))
+                scores(hits, list).iter().for_each(|score| splices.replace(score.span(), "NaN"))
             }
             HitsFault::Stale | HitsFault::DropPayload => {}
         }
     }
     match how {
-        HitsFault::Empty => empty_the_rest(root, &mut splices),
-        HitsFault::Stale => splices = remove(&document, newest(root)),
-        HitsFault::DropPayload => return Ok(drop_payload(&document)),
+        HitsFault::Empty => {
+            let totals = (hits.totals)(root).into_iter().filter(|(node, _)| node.kind() != Kind::Null);
+            totals.for_each(|(node, to)| splices.replace(node.span(), to));
+        }
+        HitsFault::Stale => splices = remove(&document, newest(&lists)),
+        HitsFault::DropPayload => return Ok(drop_payload(&document, hits, &lists)),
         _ => {}
     }
     Ok(splices.apply(body))
 }
 
-/// The lists of hits, each as its columns: one, but for Chroma.
-fn lists(root: Node<'_>) -> Vec<Vec<Node<'_>>> {
-    if let Some(result) = root.get("result") {
-        return qdrant(result).into_iter().map(|list| vec![list]).collect();
-    }
-    if let Some(matches) = array(root.get("matches")) {
-        return vec![vec![matches]];
-    }
-    if let Some(hits) = array(root.get("hits").and_then(|hits| hits.get("hits"))) {
-        return vec![vec![hits]];
-    }
-    if let Some(ids) = array(root.get("ids")) {
-        return (0..ids.children().count()).map(|query| columns(root, query)).collect();
-    }
-    let Some(data) = root.get("data") else { return Vec::new() };
-    if let Some(classes) = data.get("Get") {
-        return classes.children().filter_map(|class| array(Some(class))).map(|list| vec![list]).collect();
-    }
-    let is_hit = |item: Node<'_>| SCORES.iter().any(|name| item.get(name).is_some());
-    array(Some(data)).filter(|list| list.children().all(is_hit)).map(|list| vec![list]).into_iter().collect()
-}
-
-/// `result` is a list, or has `points`, or `groups` of `hits`; of a batch it is a list of such.
-fn qdrant(result: Node<'_>) -> Vec<Node<'_>> {
-    if let Some(points) = array(result.get("points")) {
-        return vec![points];
-    }
-    if let Some(groups) = array(result.get("groups")) {
-        return groups.children().filter_map(|group| array(group.get("hits"))).collect();
-    }
-    if result.kind() != Kind::Array {
-        return Vec::new();
-    }
-    let is_batch = result
-        .children()
-        .next()
-        .is_some_and(|first| first.kind() == Kind::Array || array(first.get("points")).is_some());
-    if is_batch { result.children().flat_map(qdrant).collect() } else { vec![result] }
-}
-
-fn columns(root: Node<'_>, query: usize) -> Vec<Node<'_>> {
-    COLUMNS.iter().filter_map(|name| array(root.get(name)?.at(query))).collect()
-}
-
-fn array(node: Option<Node<'_>>) -> Option<Node<'_>> {
+/// A node that is a list.
+pub(crate) fn array(node: Option<Node<'_>>) -> Option<Node<'_>> {
     node.filter(|node| node.kind() == Kind::Array)
 }
 
@@ -126,19 +112,6 @@ fn cut(list: Node<'_>, keep: usize, splices: &mut Splices) {
         _ => list.at(keep - 1).unwrap_or(last).span().end,
     };
     splices.replace(from..last.span().end, "");
-}
-
-/// What else an answer without hits says: Qdrant's scroll has no next page, Elasticsearch counts none.
-fn empty_the_rest(root: Node<'_>, splices: &mut Splices) {
-    let hits = root.get("hits");
-    let mut set = |node: Option<Node<'_>>, to: &str| {
-        if let Some(node) = node.filter(|node| node.kind() != Kind::Null) {
-            splices.replace(node.span(), to);
-        }
-    };
-    set(root.get("result").and_then(|result| result.get("next_page_offset")), "null");
-    set(hits.and_then(|hits| hits.get("total")?.get("value")), "0");
-    set(hits.and_then(|hits| hits.get("max_score")), "null");
 }
 
 fn shuffle(list: &[Node<'_>], random: &mut impl FnMut() -> f64, splices: &mut Splices) {
@@ -167,49 +140,46 @@ fn order(len: usize, random: &mut impl FnMut() -> f64) -> Vec<usize> {
     order
 }
 
-fn equal_scores(list: &[Node<'_>], splices: &mut Splices) {
-    let scores = scores(list);
+fn equal_scores(hits: &Hits, list: &[Node<'_>], splices: &mut Splices) {
+    let scores = scores(hits, list);
     let Some(first) = scores.first() else { return };
     for score in &scores {
         splices.replace(score.span(), first.raw());
     }
 }
 
-fn scores<'d>(list: &[Node<'d>]) -> Vec<Node<'d>> {
+fn scores<'d>(hits: &Hits, list: &[Node<'d>]) -> Vec<Node<'d>> {
     let is_column = |column: &Node<'d>| column.children().all(|hit| hit.kind() == Kind::Number);
     if list.len() > 1 {
         return list.iter().copied().filter(is_column).flat_map(Node::children).collect();
     }
-    let of_hit = |hit: Node<'d>| {
-        let own = SCORES.iter().find_map(|name| hit.get(name));
-        own.or_else(|| hit.get("_additional")?.get("distance"))
-    };
+    let at = |hit: Node<'d>, path: &[&str]| path.iter().try_fold(hit, |node, name| node.get(name));
+    let of_hit = |hit: Node<'d>| hits.scores.iter().find_map(|path| at(hit, path));
     list.iter().flat_map(|hits| hits.children()).filter_map(of_hit).collect()
 }
 
 /// The hits that were written last, in each list.
-fn newest(root: Node<'_>) -> Vec<Node<'_>> {
+fn newest<'d>(lists: &[Vec<Node<'d>>]) -> Vec<Node<'d>> {
     let version = |hit: Node<'_>| hit.get("version").or_else(|| hit.get("_version"))?.to_value().as_u64();
     let mut newest = Vec::new();
-    for list in lists(root).into_iter().filter_map(|columns| columns.first().copied()) {
+    for list in lists.iter().filter_map(|columns| columns.first().copied()) {
         let last = list.children().filter_map(version).max();
         newest.extend(list.children().filter(|hit| last.is_some() && version(*hit) == last));
     }
     newest
 }
 
-/// A hit that has no payload has no member for it; Chroma says null for a column that was not asked for.
-fn drop_payload(document: &Document<'_>) -> Option<Bytes> {
-    let root = document.root();
-    if root.get("ids").is_some() && root.get("result").is_none() {
+/// A hit without payload does not have the member; a column that was not asked for is null.
+fn drop_payload(document: &Document<'_>, hits: &Hits, lists: &[Vec<Node<'_>>]) -> Option<Bytes> {
+    if !hits.payload_columns.is_empty() {
         let mut splices = Splices::new();
-        for column in ["documents", "metadatas"].iter().filter_map(|name| root.get(name)) {
+        for column in hits.payload_columns.iter().filter_map(|name| document.root().get(name)) {
             splices.replace(column.span(), "null");
         }
         return splices.apply(document.body());
     }
-    let hits = lists(root).into_iter().flatten().flat_map(Node::children);
-    let payloads = hits.flat_map(|hit| PAYLOADS.iter().filter_map(move |name| hit.get(name)));
+    let each = lists.iter().flatten().flat_map(|list| list.children());
+    let payloads = each.flat_map(|hit| hits.payloads.iter().filter_map(move |name| hit.get(name)));
     remove(document, payloads).apply(document.body())
 }
 

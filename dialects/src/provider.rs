@@ -8,6 +8,9 @@ use crate::{
     Cause, Event, Facts, Failure, Operation,
     content::Stream,
     dialect::{Asked, Claim},
+    embeddings::Vectors,
+    hits::Hits,
+    json::Node,
     named::named,
 };
 
@@ -53,6 +56,10 @@ pub struct Provider {
     pub(crate) failure: fn(Option<Operation>, Cause, &Facts<'_>) -> Option<Failure>,
     /// How it says in a stream that it has failed. The number is the `sequence_number` that the next event would have.
     pub(crate) frame: fn(&Self, Option<Operation>, Cause, &Facts<'_>, u64) -> Option<Event>,
+    /// The vectors in its response to a request for embeddings. Empty: there are none, or the body is not such a response.
+    pub(crate) vectors: for<'d> fn(Node<'d>) -> Vec<Vectors<'d>>,
+    /// Where its responses to searches have their hits. None: it has no searches.
+    pub(crate) hits: Option<&'static Hits>,
 }
 
 /// A provider of which nothing is known.
@@ -65,6 +72,8 @@ const BLANK: Provider = Provider {
     streams: &[],
     failure: |_, _, _| None,
     frame: |_, _, _, _, _| None,
+    vectors: |_| Vec::new(),
+    hits: None,
 };
 
 /// Declares the rows: documentation, the name and its aliases, and the module below this one that has the `PROVIDER`.

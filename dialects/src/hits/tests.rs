@@ -113,6 +113,37 @@ fn other_stores_have_their_hits_elsewhere() {
 }
 
 #[test]
+fn r2_15_searches_in_one_request_and_records() {
+    let msearch = r#"{"took":1,"responses":[{"hits":{"total":{"value":2},"max_score":1.0,"hits":[{"_score":1.0,"_source":{"a":1}},{"_score":0.5,"_source":{}}]},"status":200},{"hits":{"total":{"value":1},"max_score":0.7,"hits":[{"_score":0.7}]}}]}"#;
+    let records = r#"{"result":{"hits":[{"_id":"a","_score":0.9,"fields":{"t":"x"}},{"_id":"b","_score":0.1,"fields":{}}]},"usage":{"read_units":1}}"#;
+    for (body, how, after) in [
+        (
+            msearch,
+            HitsFault::Empty,
+            r#"{"took":1,"responses":[{"hits":{"total":{"value":0},"max_score":null,"hits":[]},"status":200},{"hits":{"total":{"value":0},"max_score":null,"hits":[]}}]}"#,
+        ),
+        (
+            msearch,
+            HitsFault::DropPayload,
+            r#"{"took":1,"responses":[{"hits":{"total":{"value":2},"max_score":1.0,"hits":[{"_score":1.0},{"_score":0.5}]},"status":200},{"hits":{"total":{"value":1},"max_score":0.7,"hits":[{"_score":0.7}]}}]}"#,
+        ),
+        (records, HitsFault::Empty, r#"{"result":{"hits":[]},"usage":{"read_units":1}}"#),
+        (
+            records,
+            HitsFault::DropPayload,
+            r#"{"result":{"hits":[{"_id":"a","_score":0.9},{"_id":"b","_score":0.1}]},"usage":{"read_units":1}}"#,
+        ),
+        (
+            records,
+            HitsFault::EqualScores,
+            r#"{"result":{"hits":[{"_id":"a","_score":0.9,"fields":{"t":"x"}},{"_id":"b","_score":0.9,"fields":{}}]},"usage":{"read_units":1}}"#,
+        ),
+    ] {
+        assert_eq!(edited(body, how, 0).as_deref(), Some(after), "{how}");
+    }
+}
+
+#[test]
 fn what_has_no_hits_stays() {
     for body in [
         "{}",

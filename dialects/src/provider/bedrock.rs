@@ -8,6 +8,7 @@ use crate::{
     Cause, Facts, Failure, Operation,
     content::{Mark, Stream, any_filled, filled},
     dialect::Claim,
+    embeddings::{Numbers, Vectors},
     json::{Document, Node},
 };
 
@@ -24,8 +25,17 @@ pub(super) static PROVIDER: Provider = Provider {
     },
     streams: &[&CONVERSE],
     failure: |_, cause, facts| failure(cause, facts),
+    vectors,
     ..BLANK
 };
+
+/// Titan's: `embedding`, and once more by type. The other models answer as their own APIs do.
+fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
+    let Some(by_type) = root.get("embeddingsByType") else { return Vec::new() };
+    let floats = root.get("embedding").into_iter().chain(by_type.get("float"));
+    let binary = by_type.get("binary").into_iter();
+    Vectors::floats(floats).into_iter().chain(Vectors::of(Numbers::Int8, binary)).collect()
+}
 
 /// The payloads of `converse-stream`, which do not say what they are: the frame's `:event-type` does. Those of
 /// `invoke-with-response-stream` have in `bytes` what the model's own API would have sent; of these Anthropic's are read.

@@ -6,14 +6,29 @@ use super::{BLANK, Provider, store::told};
 use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
+    hits::{Hits, array},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
     hosts: &["api.trychroma.com"],
     path,
     failure: |_, cause, facts| failure(cause, facts),
+    hits: Some(&HITS),
     ..BLANK
 };
+
+static HITS: Hits = Hits {
+    lists: |root| {
+        let queries = array(root.get("ids")).map_or(0, |ids| ids.children().count());
+        let columns = |query| COLUMNS.iter().filter_map(|name| array(root.get(name)?.at(query))).collect();
+        (0..queries).map(columns).collect()
+    },
+    payload_columns: &["documents", "metadatas"],
+    ..Hits::NONE
+};
+
+/// Each query has a list in each of them, and these lists run in parallel.
+const COLUMNS: &[&str] = &["ids", "distances", "documents", "metadatas", "embeddings", "uris", "data"];
 
 fn path(asked: &Asked<'_>) -> Claim {
     let Some(at) = asked.steps.iter().position(|step| *step == "collections") else { return Claim::No };

@@ -10,6 +10,8 @@ use crate::{
     Failure, Operation,
     content::{Mark, Stream, filled, kind},
     dialect::{Asked, Claim},
+    embeddings::{Numbers, Vectors, list},
+    json::Node,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -21,8 +23,24 @@ pub(super) static PROVIDER: Provider = Provider {
         let Plain { status, message, .. } = plain(cause, facts)?;
         Some(Failure::json(status, &json!({"message": message, "id": facts.uuid()})))
     },
+    vectors,
     ..BLANK
 };
+
+/// `embeddings` by type, each a list of vectors; in the older API a list of vectors itself, as Ollama's.
+fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
+    let of =
+        |name: &str, numbers| Vectors::of(numbers, list(root.get("embeddings").and_then(|by| by.get(name))));
+    let types = [
+        ("float", Numbers::Floats),
+        ("base64", Numbers::Floats),
+        ("int8", Numbers::Int8),
+        ("binary", Numbers::Int8),
+        ("uint8", Numbers::Uint8),
+        ("ubinary", Numbers::Uint8),
+    ];
+    types.into_iter().filter_map(|(name, numbers)| of(name, numbers)).collect()
+}
 
 fn path(asked: &Asked<'_>) -> Claim {
     match asked.tail() {

@@ -21,6 +21,8 @@ pub(super) const OPENAI_SHAPED: Provider = Provider {
         Some(limited(Failure::json(plain.status, &json!({"error": plain.error()})), cause, facts))
     },
     frame,
+    vectors: openai::vectors,
+    hits: None,
 };
 
 const USUAL_WAIT: Duration = Duration::from_secs(6);

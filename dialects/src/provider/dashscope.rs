@@ -7,6 +7,7 @@ use crate::{
     Cause, Facts, Failure, Operation,
     content::{Mark, Stream, any_filled, filled, items},
     dialect::{Asked, Claim},
+    embeddings::{Vectors, list},
     json::Node,
 };
 
@@ -16,8 +17,16 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     streams: STREAMS,
     failure: |_, cause, facts| failure(cause, facts),
+    vectors,
     ..OPENAI_SHAPED
 };
+
+/// Natively `output.embeddings[].embedding`, else as OpenAI.
+fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
+    let Some(output) = root.get("output") else { return openai::vectors(root) };
+    let native = list(output.get("embeddings")).filter_map(|item| item.get("embedding"));
+    Vectors::floats(native).into_iter().collect()
+}
 
 /// OpenAI's, and that of the native API: a client of either may ask for chat, so an event of chat is read as both.
 static STREAMS: &[&Stream] = &[&openai::RESPONSES, &CHAT];

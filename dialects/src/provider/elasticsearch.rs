@@ -6,14 +6,41 @@ use super::{BLANK, Provider, store::told};
 use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
+    hits::{Hits, array},
+    json::Node,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
     hosts: &["*.elastic-cloud.com", "*.elastic.cloud", "*.es.amazonaws.com", "*.aoss.amazonaws.com"],
     path,
     failure: |_, cause, facts| failure(cause, facts),
+    hits: Some(&HITS),
     ..BLANK
 };
+
+static HITS: Hits = Hits {
+    lists: |root| {
+        searches(root).filter_map(|search| Some(vec![array(search.get("hits")?.get("hits"))?])).collect()
+    },
+    scores: &[&["_score"]],
+    payloads: &["_source", "fields"],
+    totals: |root| {
+        let mut totals = Vec::new();
+        for hits in searches(root).filter_map(|search| search.get("hits")) {
+            totals.extend(hits.get("total").and_then(|total| total.get("value")).map(|total| (total, "0")));
+            totals.extend(hits.get("max_score").map(|max_score| (max_score, "null")));
+        }
+        totals
+    },
+    ..Hits::NONE
+};
+
+/// The response itself, or of `_msearch` those of its searches.
+fn searches(root: Node<'_>) -> impl Iterator<Item = Node<'_>> {
+    let several = array(root.get("responses"));
+    let one = several.is_none().then_some(root);
+    several.into_iter().flat_map(Node::children).chain(one)
+}
 
 fn path(asked: &Asked<'_>) -> Claim {
     Claim::For(match asked.steps {

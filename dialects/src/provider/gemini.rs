@@ -10,6 +10,7 @@ use crate::{
     Cause, Facts, Failure, Operation,
     content::{Mark, Stream, any_filled, filled, items},
     dialect::{Asked, Claim},
+    embeddings::{Vectors, list},
     json::Node,
 };
 
@@ -21,8 +22,22 @@ pub(super) static PROVIDER: Provider = Provider {
     failure: |_, cause, facts| failure(cause, facts),
     // An `error` object as the data, which is what the SDK looks for. No capture of a real one is known.
     frame: |_, _, cause, facts, _| said(cause, facts).map(|(_, body)| data(&body)),
+    vectors,
     ..BLANK
 };
+
+/// `embedding.values`, or `embeddings[].values`; of Vertex `predictions[].embeddings.values`, or of a multimodal model
+/// one vector for each kind of input.
+fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
+    let one = root.get("embedding").into_iter().chain(list(root.get("embeddings")));
+    let predictions = || list(root.get("predictions"));
+    let texts = predictions().filter_map(|prediction| prediction.get("embeddings"));
+    let multimodal = predictions().flat_map(|prediction| {
+        ["textEmbedding", "imageEmbedding"].into_iter().filter_map(move |name| prediction.get(name))
+    });
+    let values = one.chain(texts).filter_map(|vector| vector.get("values"));
+    Vectors::floats(values.chain(multimodal)).into_iter().collect()
+}
 
 fn path(asked: &Asked<'_>) -> Claim {
     let (previous, last) = asked.tail();

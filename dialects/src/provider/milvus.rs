@@ -6,13 +6,27 @@ use super::{BLANK, Provider, store::told};
 use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
+    hits::{Hits, array},
+    json::Node,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
     hosts: &["*.zillizcloud.com", "*.cloud.zilliz.com"],
     path,
     failure: |_, cause, facts| failure(cause, facts),
+    hits: Some(&HITS),
     ..BLANK
+};
+
+static HITS: Hits = Hits {
+    lists: |root| {
+        let is_hit = |item: Node<'_>| ["score", "distance"].iter().any(|name| item.get(name).is_some());
+        let list = array(root.get("data")).filter(|list| list.children().all(is_hit));
+        list.map(|list| vec![list]).into_iter().collect()
+    },
+    scores: &[&["score"], &["distance"]],
+    payloads: &["entity"],
+    ..Hits::NONE
 };
 
 fn path(asked: &Asked<'_>) -> Claim {

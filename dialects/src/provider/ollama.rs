@@ -7,6 +7,8 @@ use crate::{
     Cause, Event, Facts, Failure, Framing, Operation,
     content::{Mark, Stream, any_filled, filled},
     dialect::{Asked, Claim},
+    embeddings::{Vectors, list},
+    json::Node,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -16,8 +18,16 @@ pub(super) static PROVIDER: Provider = Provider {
     streams: &[&LINES],
     failure: |_, cause, facts| failure(cause, facts),
     frame: |_, _, cause, facts, _| frame(cause, facts),
+    vectors,
     ..BLANK
 };
+
+/// `embeddings`, or in the older API `embedding`.
+fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
+    Vectors::floats(root.get("embedding").into_iter().chain(list(root.get("embeddings"))))
+        .into_iter()
+        .collect()
+}
 
 fn path(asked: &Asked<'_>) -> Claim {
     match asked.tail() {

@@ -4,6 +4,8 @@ use super::{OPENAI_SHAPED, Provider};
 use crate::{
     Operation,
     dialect::{Asked, Claim},
+    embeddings::{Vectors, list},
+    json::Node,
 };
 
 mod failure;
@@ -30,6 +32,8 @@ pub(super) fn operation(asked: &Asked<'_>) -> Option<Operation> {
         (_, "completions") => Some(Operation::Completions),
         (_, "responses") => Some(Operation::Responses),
         (_, "embeddings") => Some(Operation::Embeddings),
+        // llama.cpp and text-embeddings-inference, natively.
+        ("", "embedding" | "embed") => Some(Operation::Embeddings),
         ("audio", "transcriptions" | "translations") => Some(Operation::Transcription),
         ("audio", "speech") => Some(Operation::Speech),
         ("images", "generations" | "edits" | "variations") => Some(Operation::Images),
@@ -40,4 +44,15 @@ pub(super) fn operation(asked: &Asked<'_>) -> Option<Operation> {
 /// As [`operation`], for paths that only this provider has.
 pub(super) fn claim(asked: &Asked<'_>, is_own: bool) -> Claim {
     operation(asked).filter(|_| is_own).into()
+}
+
+/// `data[].embedding`; and the native forms of two servers: `[[…]]` of text-embeddings-inference, a list of objects with
+/// `embedding`, which can be nested, of llama.cpp.
+pub(super) fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
+    let own = list(root.get("data")).filter_map(|item| item.get("embedding"));
+    let native = list(Some(root)).flat_map(|item| {
+        let embedding = item.get("embedding").or(Some(item));
+        embedding.into_iter().chain(list(embedding))
+    });
+    Vectors::floats(own.chain(native)).into_iter().collect()
 }

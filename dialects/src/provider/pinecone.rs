@@ -8,10 +8,27 @@ use super::{BLANK, Provider, store::told};
 use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
+    hits::{Hits, array},
 };
 
-pub(super) static PROVIDER: Provider =
-    Provider { hosts: &["*.pinecone.io"], path, failure: |_, cause, facts| failure(cause, facts), ..BLANK };
+pub(super) static PROVIDER: Provider = Provider {
+    hosts: &["*.pinecone.io"],
+    path,
+    failure: |_, cause, facts| failure(cause, facts),
+    hits: Some(&HITS),
+    ..BLANK
+};
+
+static HITS: Hits = Hits {
+    // Of an index, or of one with an integrated model (`/records/namespaces/…/search`).
+    lists: |root| {
+        let records = || root.get("result").and_then(|result| result.get("hits"));
+        array(root.get("matches").or_else(records)).map(|list| vec![list]).into_iter().collect()
+    },
+    scores: &[&["score"], &["_score"]],
+    payloads: &["metadata", "fields"],
+    ..Hits::NONE
+};
 
 const USUAL_WAIT: Duration = Duration::from_secs(1);
 

@@ -9,14 +9,44 @@ use super::{BLANK, Provider};
 use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
+    hits::{Hits, array},
+    json::{Kind, Node},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
     hosts: &["*.cloud.qdrant.io"],
     path,
     failure: |_, cause, facts| failure(cause, facts),
+    hits: Some(&HITS),
     ..BLANK
 };
+
+static HITS: Hits = Hits {
+    lists: |root| root.get("result").map_or_else(Vec::new, |result| lists(result)),
+    totals: |root| {
+        let next = root.get("result").and_then(|result| result.get("next_page_offset"));
+        next.map(|next| (next, "null")).into_iter().collect()
+    },
+    ..Hits::NONE
+};
+
+/// `result` is a list, or has `points`, or `groups` of `hits`; for a batch it is a list of such.
+fn lists(result: Node<'_>) -> Vec<Vec<Node<'_>>> {
+    if let Some(points) = array(result.get("points")) {
+        return vec![vec![points]];
+    }
+    if let Some(groups) = array(result.get("groups")) {
+        return groups.children().filter_map(|group| Some(vec![array(group.get("hits"))?])).collect();
+    }
+    if result.kind() != Kind::Array {
+        return Vec::new();
+    }
+    let is_batch = result
+        .children()
+        .next()
+        .is_some_and(|first| first.kind() == Kind::Array || array(first.get("points")).is_some());
+    if is_batch { result.children().flat_map(lists).collect() } else { vec![vec![result]] }
+}
 
 fn path(asked: &Asked<'_>) -> Claim {
     let Some(at) = asked.steps.iter().position(|step| *step == "collections") else { return Claim::No };

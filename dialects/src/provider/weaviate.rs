@@ -6,6 +6,8 @@ use super::{BLANK, Provider, store::told};
 use crate::{
     Failure, Operation,
     dialect::{Asked, Claim},
+    hits::{Hits, array},
+    json::Node,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -15,7 +17,19 @@ pub(super) static PROVIDER: Provider = Provider {
         let (status, text) = told(cause, facts)?;
         Some(Failure::json(status, &json!({"error": [{"message": text}]})))
     },
+    hits: Some(&HITS),
     ..BLANK
+};
+
+static HITS: Hits = Hits {
+    lists: |root| {
+        let classes = root.get("data").and_then(|data| data.get("Get"));
+        let classes = classes.into_iter().flat_map(Node::children);
+        classes.filter_map(|class| Some(vec![array(Some(class))?])).collect()
+    },
+    scores: &[&["score"], &["distance"], &["_additional", "distance"]],
+    payloads: &[],
+    ..Hits::NONE
 };
 
 fn path(asked: &Asked<'_>) -> Claim {
