@@ -45,6 +45,18 @@ pub struct Client {
     /// `host:port`.
     authority: String,
     authorization: Option<HeaderValue>,
+    /// How long a loopback address may refuse connections before a call fails.
+    patience: Duration,
+    routes: Routes,
+}
+
+/// Which of the server's routes are used.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Routes {
+    /// Those under `/v1`, and Toxiproxy's where `/v1` is closed.
+    All,
+    /// Toxiproxy's alone: the server may be a genuine one.
+    Toxiproxy,
 }
 
 /// One change that applying a configuration made, or would make.
@@ -80,7 +92,26 @@ impl Client {
                 value.set_sensitive(true);
                 value
             });
-        Ok(Self { authority: format!("{}:{port}", authority.host()), authorization })
+        Ok(Self {
+            authority: format!("{}:{port}", authority.host()),
+            authorization,
+            patience: Duration::ZERO,
+            routes: Routes::All,
+        })
+    }
+
+    /// The same client, but it waits up to `patience` for a server on a loopback address that refuses connections: one
+    /// that was started just now may not listen yet. Default: it does not wait.
+    #[must_use]
+    pub fn waiting(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// The same client, but it uses Toxiproxy's routes only, so that it works with a genuine Toxiproxy server. Calls that
+    /// Toxiproxy does not have fail as refused.
+    #[must_use]
+    pub fn for_toxiproxy(self) -> Self {
+        Self { routes: Routes::Toxiproxy, ..self }
     }
 
     /// The server, `host:port`.
@@ -174,6 +205,26 @@ impl Client {
     /// If a proxy cannot listen; or as every call.
     pub async fn reset(&self) -> Result<()> {
         self.call(Method::POST, "/reset", None).await.map(drop)
+    }
+
+    /// The version of Toxiproxy whose routes the server has.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn version(&self) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: String,
+        }
+        Ok(self.get::<Version>("/version").await?.version)
+    }
+
+    /// Creates or replaces proxies as Toxiproxy does, one after the other.
+    ///
+    /// # Errors
+    /// If one of them fails, after which the earlier ones stay; or as every call.
+    pub async fn populate(&self, proxies: &Value) -> Result<Value> {
+        self.send(Method::POST, "/populate", proxies).await
     }
 
     /// Makes the whole configuration so, or nothing of it.
@@ -335,8 +386,15 @@ impl Client {
         serde_json::from_slice(body).map_err(error)
     }
 
-    /// Asks under `/v1`, or by Toxiproxy's routes where `/v1` is closed: what those can do works there all the same.
+    /// Calls a route under `/v1`, or Toxiproxy's equivalent where `/v1` is closed or not wanted.
     async fn call(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes> {
+        if self.routes == Routes::Toxiproxy && path.starts_with("/v1/") {
+            let root = root::path(path).ok_or_else(|| {
+                let message = format!("Toxiproxy has no equivalent of `{path}`");
+                ClientError::Refused(Problem::new(StatusCode::NOT_FOUND, "not_found", message))
+            })?;
+            return self.call_here(method, root, body).await.map(root::as_v1);
+        }
         match self.call_here(method.clone(), path, body.clone()).await {
             Err(ClientError::Refused(problem)) if problem.code == "closed" => match root::path(path) {
                 Some(path) => self.call_here(method, path, body).await.map(root::as_v1),
@@ -383,7 +441,7 @@ impl Client {
         body: Option<Bytes>,
     ) -> Result<http::Response<Incoming>> {
         let slow = |_| ClientError::Timeout(self.authority.clone());
-        let stream = timeout(CONNECT_TIME, dial::dial(&self.authority))
+        let stream = timeout(CONNECT_TIME.max(self.patience), dial::dial(&self.authority, self.patience))
             .await
             .map_err(slow)?
             .map_err(|source| ClientError::Connect { authority: self.authority.clone(), source })?;

@@ -10,12 +10,15 @@ pub(super) struct Args {
     #[command(flatten)]
     remote: Remote,
     /// The configuration file; only its proxies are applied
-    #[arg(short, long, value_name = "FILE")]
-    file: PathBuf,
-    /// Delete the proxies that the file does not name
+    #[arg(value_name = "FILE", required_unless_present = "file_flag", conflicts_with = "file_flag")]
+    file: Option<PathBuf>,
+    /// The configuration file
+    #[arg(short, long = "file", id = "file_flag", value_name = "FILE", hide = true)]
+    file_flag: Option<PathBuf>,
+    /// Delete the proxies that are not in the file
     #[arg(long)]
     prune: bool,
-    /// Only say what would change
+    /// Only print what would change
     #[arg(long)]
     dry_run: bool,
     /// Print the changes as JSON
@@ -25,7 +28,8 @@ pub(super) struct Args {
 
 /// Checks the file here, for the sake of lines and columns, then asks the server.
 pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
-    let file = check::checked(&args.file).await?;
+    let path = args.file.or(args.file_flag).unwrap_or_default();
+    let file = check::checked(&path).await?;
     let Args { prune, dry_run, .. } = args;
     let apply = Apply { proxies: file.config.proxies.clone(), prune, dry_run };
     let changes = args.remote.client(outer)?.apply(&apply).await.map_err(|error| match error {

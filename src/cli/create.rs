@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use aconite_api::model::{Protocol, ProxySpec};
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Outcome, Remote, proxies::say, toxic};
+use super::{Failure, Outcome, Remote, proxies::say, words};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -71,19 +71,19 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
 
 impl Args {
     fn spec(&self) -> Result<ProxySpec, Failure> {
-        let schema = schemars::schema_for!(ProxySpec).to_value();
+        let schema = words::inlined_schema::<ProxySpec>();
         let mut others = Map::new();
         for word in &self.set {
-            toxic::put(&mut others, word, &schema)?;
+            words::put(&mut others, word, &schema)?;
         }
-        let spec: ProxySpec = toxic::read(Value::Object(others))?;
+        let spec: ProxySpec = words::read(Value::Object(others))?;
         Ok(ProxySpec {
             name: self.name.clone(),
             protocol: self.protocol.or(spec.protocol),
             listen: self.listen.clone(),
             upstream: self.upstream.clone().unwrap_or(spec.upstream),
             enabled: spec.enabled && !self.disabled,
-            toxics: self.toxic.iter().map(|text| toxic::parse(text)).collect::<Result<_, _>>()?,
+            toxics: self.toxic.iter().map(|text| words::parse(text)).collect::<Result<_, _>>()?,
             exclusive: spec.exclusive || self.exclusive,
             in_band: spec.in_band || self.in_band,
             preserve_host: spec.preserve_host || self.preserve_host,
@@ -101,7 +101,7 @@ fn protocol(text: &str) -> Result<Protocol, String> {
     serde_json::from_value(text.into()).map_err(|_| "expected tcp, http or forward".to_owned())
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     let (host, target) = text.split_once('=').ok_or("expected HOST=URL")?;
     Ok((host.to_owned(), target.to_owned()))
 }

@@ -30,8 +30,50 @@ pub(super) fn translate(arguments: Vec<OsString>) -> Vec<OsString> {
             rest.iter().skip(1).map(|each| if is_single_dashed(each) { doubled(each) } else { each.clone() });
         [program.clone(), "serve".into(), DROP_IN.into()].into_iter().chain(doubled).collect()
     } else {
-        [program.clone()].into_iter().chain(client(rest)).collect()
+        let translated: Vec<_> = [program.clone()].into_iter().chain(client(rest)).collect();
+        if is_toxiproxy_cli(&translated) { without_extra_arguments(translated) } else { translated }
     }
+}
+
+/// Toxiproxy's client ignores the arguments after a proxy's name. Flags precede the name there.
+fn without_extra_arguments(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    const VALUED: [&str; 13] = [
+        "--host",
+        "--url",
+        "--token-file",
+        "-l",
+        "--listen",
+        "-n",
+        "--toxicName",
+        "-t",
+        "--type",
+        "--toxicity",
+        "--tox",
+        "-a",
+        "--attribute",
+    ];
+    let is_create = arguments.iter().any(|word| word == "create" || word == "c" || word == "new");
+    let is_toxic = arguments.iter().any(|word| word == "toxic" || word == "t");
+    // The command, and for `toxic` what to do, precede the name.
+    let mut before = if is_toxic { 2 } else { 1 };
+    let mut index = 1;
+    while let Some(word) = arguments.get(index).and_then(|word| word.to_str()) {
+        let takes_value = VALUED.contains(&word) || (is_create && matches!(word, "-u" | "--upstream"));
+        if takes_value {
+            index += 1;
+        } else if !word.starts_with('-') {
+            if before == 0 {
+                // Our own shorter form has the rest behind the name.
+                if !arguments[index..].iter().any(|word| word.to_string_lossy().contains('=')) {
+                    arguments.truncate(index + 1);
+                }
+                break;
+            }
+            before -= 1;
+        }
+        index += 1;
+    }
+    arguments
 }
 
 /// The name by which the executable was called.
@@ -52,17 +94,21 @@ pub(super) fn toxiproxy_cli_exit(told: &clap::Error) -> u8 {
     }
 }
 
-/// Whether `toxiproxy-server -version` was asked.
-pub(super) fn asks_for_server_version(arguments: &[OsString]) -> bool {
-    arguments.get(2).is_some_and(|each| each == DROP_IN)
-        && arguments.iter().any(|each| each == "--version" || each == "--version=true")
+/// The program of Toxiproxy's whose version is asked for, if that is so.
+pub(super) fn version_asked(arguments: &[OsString]) -> Option<&'static str> {
+    let has = |flag: &str| arguments.iter().any(|each| each == flag);
+    if arguments.get(2).is_some_and(|each| each == DROP_IN) && (has("--version") || has("--version=true")) {
+        return Some("toxiproxy-server");
+    }
+    let first = arguments.get(1).and_then(|word| word.to_str());
+    (is_toxiproxy_cli(arguments) && matches!(first, Some("-v" | "--version"))).then_some("toxiproxy-cli")
 }
 
-/// Answers it.
-pub(super) fn server_version() -> ExitCode {
+/// Prints that version.
+pub(super) fn print_version(program: &str) -> ExitCode {
     let ours = env!("CARGO_PKG_VERSION");
-    // A reader who has left needs no answer.
-    let _ = writeln!(std::io::stdout(), "toxiproxy-server version 2.12.0 (aconite {ours})");
+    // If the reader has left, nobody needs it.
+    let _ = writeln!(std::io::stdout(), "{program} version 2.12.0 (aconite {ours})");
     ExitCode::SUCCESS
 }
 
@@ -164,13 +210,32 @@ mod tests {
     }
 
     #[test]
-    fn the_server_s_version_is_asked_in_toxiproxy_s_way_only() {
-        let asks = |line: &str| {
-            asks_for_server_version(&translate(line.split_whitespace().map(OsString::from).collect()))
-        };
-        assert!(asks("toxiproxy-server -version"));
-        assert!(asks("toxiproxy-server --version"));
-        assert!(!asks("aconite --version"));
-        assert!(!asks("aconite serve --version"));
+    fn the_version_of_toxiproxy_s_programs_is_asked_for_in_their_way_only() {
+        let asked =
+            |line: &str| version_asked(&translate(line.split_whitespace().map(OsString::from).collect()));
+        assert_eq!(asked("toxiproxy-server -version"), Some("toxiproxy-server"));
+        assert_eq!(asked("toxiproxy-server --version"), Some("toxiproxy-server"));
+        assert_eq!(asked("toxiproxy-cli -v"), Some("toxiproxy-cli"));
+        assert_eq!(asked("toxiproxy-cli --version"), Some("toxiproxy-cli"));
+        assert_eq!(asked("aconite --version"), None);
+        assert_eq!(asked("aconite serve --version"), None);
+    }
+
+    #[test]
+    fn r2_29_toxiproxy_s_client_ignores_extra_arguments() {
+        for (line, kept) in [
+            ("toxiproxy-cli inspect p extra words", "toxiproxy-cli inspect p"),
+            ("toxiproxy-cli -h http://a:1 delete p q", "toxiproxy-cli --host http://a:1 delete p"),
+            ("toxiproxy-cli create -l :1 -u :2 p extra", "toxiproxy-cli create -l :1 -u :2 p"),
+            (
+                "toxiproxy-cli t a -t latency -u -a latency=5 p extra",
+                "toxiproxy-cli t a -t latency -u -a latency=5 p",
+            ),
+            ("toxiproxy-cli toxic remove -n x p extra", "toxiproxy-cli toxic remove -n x p"),
+            ("toxiproxy-cli toxic add p latency latency=5", "toxiproxy-cli toxic add p latency latency=5"),
+            ("aconite inspect p extra", "aconite inspect p extra"),
+        ] {
+            assert_eq!(translated(line), kept, "{line}");
+        }
     }
 }

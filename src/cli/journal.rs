@@ -9,6 +9,7 @@ use aconite_api::{
     Client,
     model::{Exchange, ExchangeEnd, ExchangeFilter},
 };
+use aconite_toxics::Millis;
 use serde_json::{Value, json};
 
 use super::{Failure, Outcome, Remote};
@@ -20,30 +21,54 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(super) struct Args {
     #[command(flatten)]
     remote: Remote,
-    /// Go on with what comes
+    /// Keep printing exchanges as they end
     #[arg(short, long)]
     follow: bool,
-    /// Of this proxy
+    /// Only exchanges of this proxy
     #[arg(long)]
     proxy: Option<String>,
-    /// With this status
+    /// Only exchanges with this status
     #[arg(long)]
     status: Option<u16>,
-    /// With this toxic
+    /// Only exchanges that this toxic was considered for
     #[arg(long)]
     toxic: Option<String>,
-    /// Of this test
+    /// Only exchanges of this test
     #[arg(long, value_name = "ID")]
     test_id: Option<String>,
-    /// Whose path contains this
+    /// Only exchanges whose path contains this
     #[arg(long)]
     path: Option<String>,
-    /// Wait until the exchanges in flight have ended
+    /// Only the newest N exchanges
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "follow")]
+    limit: Option<usize>,
+    /// Only exchanges after this one, by its number, or of this last period: 5m, 30s
+    #[arg(long, value_name = "ID|TIME", value_parser = since)]
+    since: Option<Since>,
+    /// Wait until the exchanges in progress have ended
     #[arg(long)]
     wait: bool,
-    /// Print a line of JSON for each
+    /// Print each exchange as a line of JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Where to start.
+#[derive(Clone, Debug)]
+enum Since {
+    /// After the exchange with this number.
+    Exchange(u64),
+    /// With exchanges that began at most this long ago.
+    Ago(Duration),
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    if let Ok(id) = text.parse() {
+        return Ok(Since::Exchange(id));
+    }
+    let ago: Millis = serde_json::from_value(text.into())
+        .map_err(|_| "expected the number of an exchange, or a period such as 5m".to_owned())?;
+    Ok(Since::Ago(ago.into()))
 }
 
 /// Prints exchanges, oldest first; with `--follow` each when it has ended.
@@ -58,31 +83,81 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
         wait: args.wait.then_some(1),
         ..ExchangeFilter::default()
     };
+    let (mut since, earliest) = match args.since {
+        None => (0, None),
+        Some(Since::Exchange(id)) => (id, None),
+        Some(Since::Ago(ago)) => (0, Some(jiff::Timestamp::now() - ago)),
+    };
     if args.follow {
-        return follow(&client, filter, args.json).await;
+        return follow(&client, filter, since, args.json).await;
     }
-    let mut since = 0;
-    let mut none = true;
+    let mut found = Vec::new();
     loop {
         let page = client.exchanges(&ExchangeFilter { since: Some(since), ..filter.clone() }).await?;
-        for exchange in &page.exchanges {
-            print(exchange, args.json)?;
-            none = false;
-        }
-        if page.exchanges.is_empty() || page.next <= since {
-            // For people only: to a program no line says the same.
-            if none && !args.json && std::io::stdout().is_terminal() {
-                writeln!(std::io::stdout(), "No exchanges. Only `http` and `forward` proxies have any.")?;
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
+        let over = page.exchanges.is_empty() || page.next <= since;
         since = page.next;
+        let late_enough = |exchange: &Exchange| {
+            earliest.is_none_or(|earliest| {
+                exchange.started.parse().is_ok_and(|started: jiff::Timestamp| started >= earliest)
+            })
+        };
+        found.extend(page.exchanges.into_iter().filter(late_enough));
+        if over {
+            break;
+        }
     }
+    let newest = found.len() - args.limit.map_or(found.len(), |limit| limit.min(found.len()));
+    show(&found[newest..], args.json)?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Asks again from the oldest exchange that was under way, so that each is printed once, whole.
-async fn follow(client: &Client, filter: ExchangeFilter, as_json: bool) -> Outcome {
-    let mut since = 0;
+/// A table on a terminal; elsewhere lines for programs.
+fn show(exchanges: &[Exchange], as_json: bool) -> Result<(), Failure> {
+    if as_json || !std::io::stdout().is_terminal() {
+        return exchanges.iter().try_for_each(|exchange| print(exchange, as_json));
+    }
+    let mut out = std::io::stdout().lock();
+    if exchanges.is_empty() {
+        writeln!(out, "No exchanges. Only `http` and `forward` proxies have exchanges.")?;
+        return Ok(());
+    }
+    write!(out, "{}", table(exchanges))?;
+    Ok(())
+}
+
+/// The exchanges in columns, with a legend.
+fn table(exchanges: &[Exchange]) -> String {
+    const HEAD: [&str; 8] = ["ID", "TIME", "PROXY", "REQUEST", "STATUS", "TOOK", "ENDED", "TOXICS"];
+    const WIDEST: usize = 60;
+    let cut = |cell: String| match cell.char_indices().nth(WIDEST) {
+        Some((at, _)) => format!("{}…", &cell[..at]),
+        None => cell,
+    };
+    let row = |exchange: &Exchange| {
+        let [id, started, proxy, request, status, took, _, ended, toxics] = cells(exchange);
+        // The time of day is enough for a person: 2026-01-02T03:04:05.678901Z.
+        let time = started.get(11..19).unwrap_or(&started).to_owned();
+        [id, time, proxy, request, status, took, ended, toxics].map(cut)
+    };
+    let rows: Vec<_> = exchanges.iter().map(row).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.max().unwrap_or(0).max(HEAD[column].len())
+    };
+    let widths: [usize; 8] = std::array::from_fn(width);
+    let line = |row: [&str; 8]| {
+        let padded = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        format!("{}\n", padded.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    let mut text = line(HEAD);
+    for row in &rows {
+        text.push_str(&line(row.each_ref().map(String::as_str)));
+    }
+    text + "\nTOXICS: `name!` was applied, `name(reason)` was not.  ENDED: how, and by whom.  --json has every field.\n"
+}
+
+/// Asks again from the oldest exchange that was in progress, so that each one is printed once, complete.
+async fn follow(client: &Client, filter: ExchangeFilter, mut since: u64, as_json: bool) -> Outcome {
     let mut printed = std::collections::BTreeSet::new();
     loop {
         let page = client.exchanges(&ExchangeFilter { since: Some(since), ..filter.clone() }).await?;
@@ -113,15 +188,20 @@ fn print(exchange: &Exchange, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One exchange in a line: number, time, proxy, request, status, how long, how much, how it ended, what was planned.
+/// One exchange as a line for programs, with tabs between the fields.
 fn line(exchange: &Exchange) -> String {
+    cells(exchange).join("\t").trim_end().to_owned()
+}
+
+/// Number, time, proxy, request, status, duration, size, ending, toxics.
+fn cells(exchange: &Exchange) -> [String; 9] {
     let Exchange { id, started, proxy, method, host, path, status, duration_ms, bytes_out, events, .. } =
         exchange;
     let status = status.map_or_else(|| "-".to_owned(), |status| status.to_string());
     let duration = duration_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0}ms"));
     let events = if *events > 0 { format!(" {events} events") } else { String::new() };
     let ending = exchange.ending.map_or_else(
-        || "under way".to_owned(),
+        || "in progress".to_owned(),
         |ExchangeEnd { side, how }| {
             let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
             let why = exchange.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
@@ -137,10 +217,17 @@ fn line(exchange: &Exchange) -> String {
             (None, false) => format!("{}(-)", toxic.name),
         })
         .collect();
-    let toxics = if toxics.is_empty() { String::new() } else { format!("\t{}", toxics.join(" ")) };
-    format!(
-        "{id}\t{started}\t{proxy}\t{method} {host}{path}\t{status}\t{duration}\t{bytes_out} bytes{events}\t{ending}{toxics}"
-    )
+    [
+        id.to_string(),
+        started.clone(),
+        proxy.clone(),
+        format!("{method} {host}{path}"),
+        status,
+        duration,
+        format!("{bytes_out} bytes{events}"),
+        ending,
+        toxics.join(" "),
+    ]
 }
 
 #[cfg(test)]
@@ -166,7 +253,7 @@ mod tests {
             path: "/v1".to_owned(),
             ..Exchange::default()
         };
-        assert_eq!(line(&exchange), "7\t2026-01-02T03:04:05Z\tp\tPOST h/v1\t-\t-\t0 bytes\tunder way");
+        assert_eq!(line(&exchange), "7\t2026-01-02T03:04:05Z\tp\tPOST h/v1\t-\t-\t0 bytes\tin progress");
         exchange.status = Some(200);
         exchange.duration_ms = Some(12.4);
         exchange.bytes_out = 99;
@@ -181,5 +268,33 @@ mod tests {
         exchange.toxics.clear();
         exchange.error = Some("upstream_dns".to_owned());
         assert!(line(&exchange).ends_with("\terror by proxy (upstream_dns)"), "{}", line(&exchange));
+    }
+
+    #[test]
+    fn a_table_has_columns_and_a_legend() {
+        let exchange = |id, path: &str| Exchange {
+            id,
+            started: "2026-01-02T03:04:05.678Z".to_owned(),
+            proxy: "p".to_owned(),
+            method: "GET".to_owned(),
+            host: "h".to_owned(),
+            path: path.to_owned(),
+            status: Some(200),
+            ..Exchange::default()
+        };
+        let text = table(&[exchange(9, "/a"), exchange(10, &"/世".repeat(99))]);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("ID  TIME      PROXY  REQUEST"), "{text}");
+        assert!(lines[1].starts_with("9   03:04:05  p      GET h/a"), "{text}");
+        assert!(lines[2].contains("…  200"), "{text}");
+        assert!(lines.last().unwrap().starts_with("TOXICS: "), "{text}");
+        assert_eq!(lines[1].find("200"), lines[0].find("STATUS"), "{text}");
+    }
+
+    #[test]
+    fn since_is_a_number_or_a_period() {
+        assert!(matches!(since("7"), Ok(Since::Exchange(7))));
+        assert!(matches!(since("5m"), Ok(Since::Ago(ago)) if ago == Duration::from_secs(300)));
+        assert!(since("yesterday").is_err());
     }
 }

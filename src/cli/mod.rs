@@ -15,10 +15,13 @@ mod logs;
 mod otlp;
 mod proxies;
 mod remote;
+mod report;
 mod run;
 mod serve;
+mod server;
 mod toxic;
 mod trust;
+mod words;
 
 use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 
@@ -29,12 +32,12 @@ use remote::Remote;
 
 const FIRST_STEPS: &str = "\
 First steps:
-  aconite demo                                                     see what it does
-  aconite serve &                                                  the server; http://127.0.0.1:8474/ is its page
-  aconite create openai -l 127.0.0.1:8001 -u sim://openai          a proxy, here before a simulated provider
-  aconite toxic add openai cut at.events=3 how=rst                 a fault; `aconite explain` lists all
-  aconite journal                                                  what passed, and what struck it
-  aconite run --toxic 'fail cause=rate_limit' -- python app.py     the same for one command, without a server";
+  aconite demo                                                     see it at work
+  aconite serve &                                                  start the server; open http://127.0.0.1:8474/
+  aconite create openai -l 127.0.0.1:8001 -u sim://openai          add a proxy to a simulated provider
+  aconite toxic add openai cut at.events=3 how=rst                 add a fault; `aconite explain` lists all
+  aconite journal                                                  see the requests and which faults applied
+  aconite run --toxic 'fail cause=rate_limit' -- python app.py     test one command, without a server";
 
 /// A fault-injecting proxy for applications that talk to language models and vector stores.
 #[derive(Debug, Parser)]
@@ -50,19 +53,19 @@ struct Cli {
 enum Command {
     /// Run the proxies and the admin API
     Serve(serve::Args),
-    /// Say what is wrong with a configuration file, without starting anything
+    /// Report the mistakes in a configuration file, without starting anything
     Check(check::Args),
-    /// Make a running server what a configuration file says, all or nothing
+    /// Apply a configuration file to a running server, all of it or nothing
     Apply(apply::Args),
-    /// Run a command with all its HTTP traffic going through a proxy of its own
+    /// Run a command with its HTTP traffic going through a proxy
     Run(run::Args),
     /// Print the environment that makes programs use a forward proxy and trust its CA
     Env(environment::Args),
     /// The local certificate authority
     Ca(ca::Args),
-    /// Show what Aconite does, on simulated providers
+    /// Show healthy and broken traffic with simulated providers
     Demo {
-        /// Leave everything running at the end
+        /// Keep everything running at the end
         #[arg(long)]
         keep: bool,
     },
@@ -78,26 +81,34 @@ enum Command {
     /// Delete a proxy
     #[command(visible_alias = "d")]
     Delete(proxies::Delete),
-    /// Enable a disabled proxy, disable an enabled one
+    /// Enable a disabled proxy, or disable an enabled one
     #[command(visible_alias = "tog")]
     Toggle(proxies::Toggle),
-    /// Add, change and remove toxics
+    /// Add, change, list, enable, disable and remove toxics
     #[command(visible_alias = "t")]
     Toxic(toxic::Args),
-    /// The manual of a toxic, or the list of all
+    /// Print the manual of a toxic, of positions or of causes
     Explain(explain::Args),
-    /// The kill switch of all toxics
+    /// Turn the kill switch of all toxics on or off
     Chaos(chaos::Args),
-    /// The exchanges that passed, and what struck them
+    /// Print the recorded exchanges and the toxics that applied to them
     Journal(journal::Args),
-    /// Print a shell's completions
+    /// Enable every proxy and remove every toxic
+    Reset(server::Reset),
+    /// Create or replace proxies from a file in Toxiproxy's format
+    Populate(server::Populate),
+    /// Wait until the server runs and every enabled proxy listens
+    Wait(server::Wait),
+    /// Report whether the server runs and every enabled proxy listens
+    Health(server::Health),
+    /// Print completions for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, roff
+    /// Print the manual page (roff)
     Man {
-        /// The page of one command
+        /// The command to print the page of
         command: Option<String>,
     },
 }
@@ -117,11 +128,14 @@ type Outcome = Result<ExitCode, Failure>;
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = flags::translate(arguments.into_iter().collect());
     let in_place_of_cli = flags::is_toxiproxy_cli(&arguments);
-    if flags::asks_for_server_version(&arguments) {
-        return flags::server_version();
+    if let Some(program) = flags::version_asked(&arguments) {
+        return flags::print_version(program);
     }
     let parsed = match Cli::try_parse_from(arguments) {
-        Ok(parsed) => parsed,
+        Ok(mut parsed) => {
+            parsed.remote.toxiproxy = in_place_of_cli;
+            parsed
+        }
         Err(told) => {
             // Help for a reader who has left is no failure.
             let _ = told.print();
@@ -177,6 +191,10 @@ async fn ask(remote: &Remote, command: Command) -> Outcome {
         Command::Toxic(args) => toxic::run(args, remote).await,
         Command::Chaos(args) => chaos::run(args, remote).await,
         Command::Journal(args) => journal::run(args, remote).await,
+        Command::Reset(args) => server::reset(args, remote).await,
+        Command::Populate(args) => server::populate(args, remote).await,
+        Command::Wait(args) => server::wait(args, remote).await,
+        Command::Health(args) => server::health(args, remote).await,
         _ => unreachable!("`execute` has all other commands"),
     }
 }

@@ -135,7 +135,7 @@ pub(super) async fn inspect(args: Inspect, outer: &Remote) -> Outcome {
 }
 
 /// A toxic as `toxiproxy-cli inspect` shows it.
-fn toxic_line(toxic: &ToxicSpec) -> String {
+pub(super) fn toxic_line(toxic: &ToxicSpec) -> String {
     let mut attributes: Vec<_> = toxic.attributes.iter().collect();
     attributes.sort_by_key(|(name, _)| *name);
     let attributes: String =

@@ -1,5 +1,8 @@
 //! Which server a command talks to.
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use aconite_api::Client;
 
@@ -15,16 +18,28 @@ pub(super) struct Remote {
     /// A file with the admin API's token [env: ACONITE_TOKEN has the token itself]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Whether the program was started as `toxiproxy-cli`: the server may be a genuine Toxiproxy.
+    #[arg(skip)]
+    pub(super) toxiproxy: bool,
 }
 
+/// How long a command waits for a server on this machine that was started just now.
+const START_TIME: Duration = Duration::from_secs(5);
+
 impl Remote {
-    /// A client, by what stands after the command, else before it, else in the environment.
+    /// A client: the flags after the command take precedence over those before it, then the environment.
     pub(super) fn client(&self, outer: &Self) -> Result<Client, Failure> {
+        Ok(self.client_now(outer)?.waiting(START_TIME))
+    }
+
+    /// The same, but it does not wait for a server that does not listen yet.
+    pub(super) fn client_now(&self, outer: &Self) -> Result<Client, Failure> {
         let url = self.host.clone().or_else(|| outer.host.clone());
         let url = url.or_else(|| variable("ACONITE_URL")).or_else(|| variable("TOXIPROXY_URL"));
         let url = url.unwrap_or_else(|| "http://localhost:8474".to_owned());
         let token = token(self.token_file.as_deref().or(outer.token_file.as_deref()))?;
-        Ok(Client::new(&url, token.as_deref())?)
+        let client = Client::new(&url, token.as_deref())?;
+        Ok(if outer.toxiproxy { client.for_toxiproxy() } else { client })
     }
 }
 

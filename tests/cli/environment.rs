@@ -98,7 +98,7 @@ fn prx_11_run_tells_who_sent_nothing_which_switch_it_needs() {
         stderr(&output)
     };
     let silent = run("true");
-    assert!(silent.starts_with("aconite: `sh` sent nothing to the proxy\n  hint: "), "{silent}");
+    assert!(silent.starts_with("aconite: `sh` sent nothing through the proxy\n  hint: "), "{silent}");
     for switch in ["HTTPS_PROXY", "localhost", "NODE_USE_ENV_PROXY=1", "trust_env=True", "base URL"] {
         assert!(silent.contains(switch), "{switch}: {silent}");
     }

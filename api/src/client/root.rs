@@ -21,11 +21,21 @@ pub(super) fn as_v1(body: Bytes) -> Bytes {
         // A proxy's or toxic's name is a text, and so is no proxy that is called `name`.
         Ok(Value::Object(mut proxies)) if !proxies.get("name").is_some_and(Value::is_string) => {
             proxies.sort_keys();
-            serde_json::json!({"proxies": proxies.into_iter().map(|(_, proxy)| proxy).collect::<Vec<_>>()})
+            let proxies = proxies.into_iter().map(|(_, proxy)| known(proxy));
+            serde_json::json!({"proxies": proxies.collect::<Vec<_>>()})
         }
+        Ok(one) if one.get("Logger").is_some() => known(one),
         _ => return body,
     };
     list.to_string().into()
+}
+
+/// A proxy without the field `Logger`, which a genuine server shows by mistake.
+fn known(mut proxy: Value) -> Value {
+    if let Some(fields) = proxy.as_object_mut() {
+        fields.remove("Logger");
+    }
+    proxy
 }
 
 #[cfg(test)]
@@ -39,6 +49,8 @@ mod tests {
             (r#"{"b":{"name":"b"},"a":{"name":"a"}}"#, r#"{"proxies":[{"name":"a"},{"name":"b"}]}"#),
             (r#"{"name":{"name":"name"}}"#, r#"{"proxies":[{"name":"name"}]}"#),
             ("{}", r#"{"proxies":[]}"#),
+            (r#"{"b":{"name":"b","Logger":{}}}"#, r#"{"proxies":[{"name":"b"}]}"#),
+            (r#"{"name":"b","Logger":{}}"#, r#"{"name":"b"}"#),
             (r#"{"name":"a","listen":"x"}"#, r#"{"name":"a","listen":"x"}"#),
             ("", ""),
         ] {
