@@ -1,3 +1,3 @@
 module resilience
 
-go 1.22
+go 1.24

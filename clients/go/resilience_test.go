@@ -3,6 +3,7 @@ package resilience
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -29,7 +30,7 @@ func aconite(t *testing.T, method, path string, body any, answer any) {
 	request.Header.Set("authorization", "Bearer "+os.Getenv("ACONITE_TOKEN"))
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("no Aconite server at %s: %v. Start one with `aconite serve`, or set ACONITE_URL", base, err)
 	}
 	defer response.Body.Close()
 	text, _ := io.ReadAll(response.Body)
@@ -63,24 +64,26 @@ func stream(address string) (string, error) {
 
 func TestABrokenStreamIsNoticed(t *testing.T) {
 	var proxy struct{ Listen string }
-	aconite(t, "POST", "/proxies", object{"name": "go", "listen": "127.0.0.1:0", "upstream": "sim://openai?tps=1000"}, &proxy)
-	t.Cleanup(func() { aconite(t, "DELETE", "/proxies/go", nil, nil) })
+	// A name of its own: test runs can share a server.
+	name := "go-" + rand.Text()
+	aconite(t, "POST", "/proxies", object{"name": name, "listen": "127.0.0.1:0", "upstream": "sim://openai?tps=1000"}, &proxy)
+	t.Cleanup(func() { aconite(t, "DELETE", "/proxies/"+name, nil, nil) })
 
 	if text, err := stream(proxy.Listen); err != nil || !strings.HasSuffix(text, "data: [DONE]\n\n") {
 		t.Fatalf("healthy: %q, %v", text, err)
 	}
 	for how, wanted := range map[string]error{"fin": io.ErrUnexpectedEOF, "rst": syscall.ECONNRESET} {
-		aconite(t, "POST", "/proxies/go/toxics", object{"type": "cut", "attributes": object{"at": object{"events": 3}, "how": how}}, nil)
+		aconite(t, "POST", "/proxies/"+name+"/toxics", object{"type": "cut", "attributes": object{"at": object{"events": 3}, "how": how}}, nil)
 		if _, err := stream(proxy.Listen); !errors.Is(err, wanted) {
 			t.Errorf("%s: %v instead of %v", how, err, wanted)
 		}
 		var journal struct {
 			Exchanges []struct{ Toxics []struct{ Struck bool } }
 		}
-		aconite(t, "GET", "/exchanges?proxy=go&wait=1", nil, &journal)
+		aconite(t, "GET", "/exchanges?proxy="+name+"&wait=1", nil, &journal)
 		if toxics := journal.Exchanges[len(journal.Exchanges)-1].Toxics; len(toxics) == 0 || !toxics[0].Struck {
-			t.Errorf("%s: nothing struck", how)
+			t.Errorf("%s: no toxic was applied", how)
 		}
-		aconite(t, "DELETE", "/proxies/go/toxics", nil, nil)
+		aconite(t, "DELETE", "/proxies/"+name+"/toxics", nil, nil)
 	}
 }

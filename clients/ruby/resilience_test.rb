@@ -2,6 +2,7 @@
 require 'json'
 require 'minitest/autorun'
 require 'net/http'
+require 'securerandom'
 
 API = URI(ENV.fetch('ACONITE_URL', 'http://127.0.0.1:8474'))
 
@@ -11,16 +12,20 @@ def aconite(method, path, body = nil)
   raise answer.body unless answer.is_a?(Net::HTTPSuccess)
 
   answer.body.to_s.empty? ? nil : JSON.parse(answer.body)
+rescue Errno::ECONNREFUSED
+  abort "no Aconite server at #{API}: start one with `aconite serve`, or set ACONITE_URL"
 end
 
 class ResilienceTest < Minitest::Test
   def setup
-    proxy = aconite('POST', '/proxies', name: 'ruby', listen: '127.0.0.1:0', upstream: 'sim://openai?tps=1000')
+    # A name of its own: test runs can share a server.
+    @name = "ruby-#{SecureRandom.uuid}"
+    proxy = aconite('POST', '/proxies', name: @name, listen: '127.0.0.1:0', upstream: 'sim://openai?tps=1000')
     @address = URI("http://#{proxy['listen']}/v1/chat/completions")
   end
 
   def teardown
-    aconite('DELETE', '/proxies/ruby')
+    aconite('DELETE', "/proxies/#{@name}")
   end
 
   # The program under test.
@@ -37,10 +42,10 @@ class ResilienceTest < Minitest::Test
 
   { fin: EOFError, rst: Errno::ECONNRESET }.each do |how, error|
     define_method("test_#{how}_is_noticed") do
-      aconite('POST', '/proxies/ruby/toxics', type: 'cut', attributes: { at: { events: 3 }, how: how })
+      aconite('POST', "/proxies/#{@name}/toxics", type: 'cut', attributes: { at: { events: 3 }, how: how })
       assert_raises(error) { stream }
-      exchange = aconite('GET', '/exchanges?proxy=ruby&wait=1')['exchanges'].last
-      assert exchange['toxics'].first['struck'], 'nothing struck'
+      exchange = aconite('GET', "/exchanges?proxy=#{@name}&wait=1")['exchanges'].last
+      assert exchange['toxics'].first['struck'], 'no toxic was applied'
     end
   end
 end
