@@ -6,8 +6,10 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use crate::support::{End, Heard, Origin, Proxied, hear, hear_until};
 
+mod endings;
 mod requests;
 mod responses;
+mod trailers;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 /// Both framings, in the two orders, and what would be smuggled.

@@ -12,7 +12,9 @@ use tokio::{
 
 use crate::support::{GUARD, Origin};
 
+mod declared;
 mod protocols;
+mod refused;
 mod streams;
 
 pub(crate) type Ended = JoinHandle<Result<(), h2::Error>>;

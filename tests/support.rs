@@ -326,6 +326,10 @@ pub(crate) fn dechunked(mut body: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     while let Some(at) = body.windows(2).position(|two| two == b"\r\n") {
         let size = usize::from_str_radix(std::str::from_utf8(&body[..at]).unwrap().trim(), 16).unwrap();
+        if size == 0 {
+            // Trailers may follow.
+            break;
+        }
         let Some(chunk) = body.get(at + 2..at + 2 + size) else { break };
         data.extend_from_slice(chunk);
         body = body.get(at + 4 + size..).unwrap_or_default();

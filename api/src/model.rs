@@ -33,6 +33,10 @@ pub struct ProxySpec {
     /// `http`: send the client's Host upstream, not the upstream's own. Default false.
     #[serde(skip_serializing_if = "is_false")]
     pub preserve_host: bool,
+    /// `http`: the only version of HTTP that the upstream speaks; `http2` over `http://` is HTTP/2 without TLS (prior
+    /// knowledge, RFC 9113, section 3.3). Default: the client's version where the upstream speaks it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_protocol: Option<UpstreamProtocol>,
     /// `forward`: hosts whose TLS is opened, as globs. Default: the hosts that a dialect knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intercept: Option<Vec<String>>,
@@ -84,6 +88,7 @@ impl Default for ProxySpec {
             exclusive: Default::default(),
             in_band: Default::default(),
             preserve_host: Default::default(),
+            upstream_protocol: Default::default(),
             intercept: Default::default(),
             map: Default::default(),
             credentials: Default::default(),
@@ -118,6 +123,14 @@ pub enum Protocol {
     Http,
     /// HTTP, as a forward proxy with CONNECT: for `HTTPS_PROXY`.
     Forward,
+}
+
+/// A version of HTTP that an upstream is declared to speak.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamProtocol {
+    /// HTTP/2.
+    Http2,
 }
 
 /// A server's certificate.
@@ -305,7 +318,7 @@ pub struct Attempt {
     /// Which of its addresses answered, if it was reached by its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What came of it: `ok`, `connect_failed`, `stale_connection`, `broken`, …
+    /// What came of it: `ok`, `connect_failed`, `stale_connection`, `refused`, `request_broken`, …
     pub outcome: String,
     /// The status, if there was an answer.
     pub status: Option<u16>,

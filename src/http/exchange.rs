@@ -14,11 +14,11 @@ use http_body_util::{BodyExt, Limited};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
-    body::{Body, BodyError, Source, Tee},
+    body::{Body, BodyError, Tee},
     client::{Client, asked_authority, host_of},
     extended_connect,
     facts::{Facts, body_form},
-    framing::{self, Ends},
+    framing,
     governor::Ready,
     guard::Way,
     headers::{self},
@@ -198,7 +198,7 @@ async fn prepare(
                 ));
             }
         }
-    } else if length.is_some_and(|length| length <= Tee::LIMIT) || json {
+    } else if length.map_or_else(|| headers::is_grpc(&facts.headers), |length| length <= Tee::LIMIT) || json {
         RequestBody::Tee(Tee::new(incoming))
     } else {
         RequestBody::Stream(incoming)
@@ -263,10 +263,19 @@ impl Running {
             Course::Forward => {}
             Course::Instead(verdict) => return Ok(self.instead(verdict, plan).await),
         }
+        if self.upgrade.is_some() && self.declared_http2() {
+            let text = "the proxy's `upstream_protocol` is `http2`, in which an Upgrade cannot be forwarded";
+            let trouble = Trouble::new(StatusCode::BAD_GATEWAY, "upgrade_failed", text);
+            return Ok(self.trouble(plan, &trouble));
+        }
         let asked = self.ongoing.started.elapsed();
         let answer = self.ask(plan, target, authority, &mut filters).await;
-        let Answer { response, address, stale } = match answer {
+        let Answer { response, address, retried } = match answer {
             Ok(answer) => answer,
+            Err(_) if self.ongoing.client_broke().is_some() => {
+                self.attempt(target, None, "request_broken", None, asked);
+                return self.request_broke(plan);
+            }
             Err(error) => {
                 self.attempt(target, None, error.code(), None, asked);
                 if let Some(reason) = error.reset().filter(|_| self.ongoing.http2) {
@@ -278,8 +287,8 @@ impl Running {
                 return Ok(self.trouble(plan, &trouble));
             }
         };
-        if stale {
-            self.attempt(target, None, "stale_connection", None, self.ongoing.now());
+        if let Some(outcome) = retried {
+            self.attempt(target, None, outcome, None, self.ongoing.now());
         }
         self.attempt(target, address, "ok", Some(response.status().as_u16()), asked);
         if response.status() == StatusCode::SWITCHING_PROTOCOLS
@@ -295,29 +304,6 @@ impl Running {
             Course::Forward => Ok(self.pass(plan, filters, head, source)),
             Course::Instead(verdict) => Ok(self.instead(verdict, plan).await),
         }
-    }
-
-    /// The upstream's response, framed in one way only, if it can be forwarded.
-    fn readable(&self, response: Response<Source>) -> Result<(response::Parts, Source), Trouble> {
-        let bad = |why: String| {
-            let text = format!("the upstream's response cannot be forwarded: {why}");
-            Trouble::new(StatusCode::BAD_GATEWAY, "bad_response", text)
-        };
-        let (mut head, mut source) = response.into_parts();
-        if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(bad(
-                "it is a 101 (Switching Protocols), but the request asked for no upgrade".to_owned()
-            ));
-        }
-        if head.headers.len() > MAX_HEADERS {
-            return Err(bad(format!("its header section has more than {MAX_HEADERS} fields")));
-        }
-        if let Ends::After(length) =
-            framing::of_response(&mut head.headers, self.ongoing.http2).map_err(bad)?
-        {
-            source.end_after(length);
-        }
-        Ok((head, source))
     }
 
     /// The request's headers.

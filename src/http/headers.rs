@@ -86,6 +86,13 @@ fn accepts_trailers(headers: &HeaderMap) -> bool {
     values.flat_map(|value| value.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
 }
 
+/// Whether a message is gRPC's, by its media type (gRPC over HTTP/2, "Content-Type").
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/grpc" || essence.starts_with("application/grpc+")
+}
+
 /// One Cookie header: HTTP/2 may split it, HTTP/1 may not (RFC 9113, section 8.2.3).
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
@@ -198,6 +205,20 @@ mod tests {
     #[test]
     fn what_has_nothing_to_hide_is_left_alone() {
         assert_eq!(for_next_hop(&map(&[("host", "x"), ("accept", "*/*")]), REQUEST), None);
+    }
+
+    #[test]
+    fn grpc_is_told_by_its_media_type() {
+        for (value, grpc) in [
+            ("application/grpc", true),
+            ("application/grpc+proto", true),
+            ("Application/gRPC; charset=x", true),
+            ("application/grpcx", false),
+            ("application/grpc-web+proto", false),
+            ("application/json", false),
+        ] {
+            assert_eq!(is_grpc(&map(&[("content-type", value)])), grpc, "{value}");
+        }
     }
 
     #[test]

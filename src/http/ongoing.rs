@@ -1,7 +1,7 @@
 //! One exchange while it goes on: what was decided for it, and what is written down of it.
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -38,6 +38,8 @@ pub(crate) struct Ongoing {
     answering: AtomicBool,
     /// The code of the reset that ended a stream; `NO_RESET` for none.
     reset: AtomicU64,
+    /// How the client broke off its request, if it did.
+    client_broke: OnceLock<Broken>,
     captures: Mutex<Captures>,
 }
 
@@ -78,6 +80,7 @@ impl Ongoing {
             finished: AtomicBool::new(false),
             answering: AtomicBool::new(false),
             reset: AtomicU64::new(NO_RESET),
+            client_broke: OnceLock::new(),
             captures: Mutex::default(),
         }
     }
@@ -326,11 +329,20 @@ impl Ongoing {
         captures.response.end(&mut bodies.response);
     }
 
-    /// A stream broke off.
-    pub(crate) fn broke(&self, broken: &Broken) {
+    /// A body broke off: the client's or the upstream's.
+    pub(crate) fn broke(&self, side: Side, broken: Broken) {
         if let Some(reason) = broken.reason {
             self.reset.store(u32::from(reason).into(), Relaxed);
         }
+        if side == Side::Client {
+            // The first is the cause.
+            let _ = self.client_broke.set(broken);
+        }
+    }
+
+    /// How the client broke off its request, if it did.
+    pub(crate) fn client_broke(&self) -> Option<&Broken> {
+        self.client_broke.get()
     }
 
     /// The code with which a stream was reset.

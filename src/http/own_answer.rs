@@ -116,3 +116,37 @@ pub(crate) fn refusal(trouble: &Trouble) -> Response<Body> {
     *response.body_mut() = Body::Full(bytes);
     response
 }
+
+/// The same to a gRPC client, which reads no other body than messages: a response of trailers alone.
+///
+/// The status is what gRPC's mapping makes of the HTTP status ("HTTP to gRPC Status Code Mapping").
+pub(crate) fn grpc_refusal(trouble: &Trouble) -> Response<Body> {
+    let status = match trouble.status.as_u16() {
+        400 => "13",
+        401 => "16",
+        403 => "7",
+        404 => "12",
+        429 | 502..=504 => "14",
+        _ => "2",
+    };
+    let mut response = Response::new(Body::Empty);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("grpc-status", HeaderValue::from_static(status));
+    let message = percent_encoded(&format!("aconite: {}", trouble.message));
+    if let Ok(message) = HeaderValue::try_from(message) {
+        headers.insert("grpc-message", message);
+    }
+    headers.insert(headers::ERROR, HeaderValue::from_static(trouble.code));
+    response
+}
+
+/// As gRPC's `Status-Message`: every byte but printable ASCII, and `%`.
+fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b' '..=b'~' if byte != b'%' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

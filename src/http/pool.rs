@@ -15,7 +15,7 @@ use std::{
 use hyper::client::conn::{http1, http2};
 use tokio::time::Instant;
 
-use super::{body::Body, target::Origin};
+use super::{body::Body, target::Origin, upstream::Speak};
 use crate::{steady::Steady, workers};
 
 /// How long an unused connection is kept.
@@ -145,11 +145,14 @@ impl HostPool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that is ready, in HTTP/2 if that is wanted: the most recently used one of this worker, else one
-    /// that its worker does not need.
-    pub(crate) fn take(&self, http2: bool) -> Option<Connection> {
-        if let Some(shared) = self.shared(http2) {
+    /// A connection that is ready and speaks what is wanted. Of HTTP/1.1 the most recently used one of this worker, else
+    /// one that its worker does not need.
+    pub(crate) fn take(&self, speak: Speak) -> Option<Connection> {
+        if let Some(shared) = self.shared(speak != Speak::Http1) {
             return Some(Connection::Http2(shared));
+        }
+        if speak == Speak::Http2 {
+            return None;
         }
         loop {
             // The lock is not held while it is looked at.

@@ -246,6 +246,9 @@ pub(crate) async fn serve_http(
         }
     };
     if let Err(error) = result {
+        if error.is_user() && !http2 {
+            tracing::warn!(proxy = %proxy.name, connection = connection.id, %error, "a response could not be sent");
+        }
         tracing::debug!(proxy = %proxy.name, connection = connection.id, %error, "a client's connection ended early");
     }
 }

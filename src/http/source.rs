@@ -43,24 +43,36 @@ pub(crate) struct Broken {
     pub(crate) how: How,
     /// The code of an HTTP/2 reset.
     pub(crate) reason: Option<h2::Reason>,
+    /// What was wrong with it, if it did not just end: its chunks cannot be read.
+    pub(crate) malformed: Option<String>,
 }
 
 impl Broken {
+    /// A body that ended by closing or a reset.
+    pub(crate) fn ended(how: How, reason: Option<h2::Reason>) -> Self {
+        Self { how, reason, malformed: None }
+    }
+
     /// Reads hyper's error.
     pub(crate) fn from_hyper(error: &hyper::Error) -> Self {
         let mut cause: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(current) = cause {
             if let Some(h2) = current.downcast_ref::<h2::Error>() {
                 let how = if h2.is_reset() { How::Rst } else { How::Fin };
-                return Self { how, reason: h2.reason() };
+                return Self::ended(how, h2.reason());
             }
             if let Some(io) = current.downcast_ref::<io::Error>() {
                 let fin = matches!(io.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe);
-                return Self { how: if fin { How::Fin } else { How::Rst }, reason: None };
+                let malformed = matches!(io.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData);
+                return Self {
+                    how: if fin { How::Fin } else { How::Rst },
+                    reason: None,
+                    malformed: malformed.then(|| io.to_string()),
+                };
             }
             cause = current.source();
         }
-        Self { how: How::Fin, reason: None }
+        Self::ended(How::Fin, None)
     }
 }
 
@@ -159,7 +171,7 @@ impl Http1Source {
                 self.kept = None;
                 Poll::Ready(Some(Err(Broken::from_hyper(&error))))
             }
-            None if self.left.is_some() => Poll::Ready(Some(Err(Broken { how: How::Fin, reason: None }))),
+            None if self.left.is_some() => Poll::Ready(Some(Err(Broken::ended(How::Fin, None)))),
             None => {
                 self.give_back();
                 Poll::Ready(None)
@@ -262,6 +274,11 @@ impl Tee {
         }
     }
 
+    /// Lets go of what is remembered, as soon as it has been read: nobody will ask for its beginning again.
+    pub(crate) fn forget(&self) {
+        self.lock().whole = false;
+    }
+
     fn lock(&self) -> MutexGuard<'_, Remembered> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -283,6 +300,10 @@ impl Tee {
         }
         if remembered.ended {
             return Poll::Ready(None);
+        }
+        if !remembered.whole {
+            remembered.frames.clear();
+            self.next = 0;
         }
         let frame = ready!(Pin::new(&mut remembered.incoming).poll_frame(cx));
         match &frame {

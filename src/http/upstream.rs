@@ -1,4 +1,6 @@
-//! Asking upstreams: connections, protocol, and the one repetition that is safe.
+//! Requests to upstreams: connections, protocol, and retries that are safe.
+mod error;
+
 use std::{
     future::poll_fn,
     net::SocketAddr,
@@ -15,10 +17,9 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::AlertDescription;
-use thiserror::Error;
 
 use super::{
-    body::{Again, Body, Source},
+    body::{Body, Source},
     dial::{DialError, OffLimits},
     pool::{Connection, HostPool, Http1, Http2, SharedPool},
     target::Origin,
@@ -29,6 +30,8 @@ use crate::{
     tls::{self, connect::ConnectError},
     workers,
 };
+use error::Failure;
+pub(crate) use error::UpstreamError;
 
 /// How upstreams are reached by one proxy.
 #[derive(Clone)]
@@ -41,96 +44,78 @@ pub(crate) struct Upstreams {
     pub(crate) off_limits: OffLimits,
 }
 
-/// Why an upstream gave no answer.
-#[derive(Debug, Error)]
-pub(crate) enum UpstreamError {
-    #[error(transparent)]
-    Dial(#[from] DialError),
-    #[error("TLS with {origin} failed: {}", tls::with_causes(source))]
-    Tls { origin: Origin, source: ConnectError },
-    #[error("no response from {origin}: {}", tls::with_causes(source))]
-    Broken { origin: Origin, source: hyper::Error },
-    #[error("the response of {origin} {}", what_is_wrong(source))]
-    Unreadable { origin: Origin, source: hyper::Error },
-}
-
-impl UpstreamError {
-    /// The status of the proxy's own answer.
-    pub(crate) fn status(&self) -> StatusCode {
-        match self {
-            Self::Dial(error) => error.status(),
-            Self::Tls { .. } | Self::Broken { .. } | Self::Unreadable { .. } => StatusCode::BAD_GATEWAY,
-        }
-    }
-
-    /// The code with which an upstream in HTTP/2 reset the stream instead of answering.
-    pub(crate) fn reset(&self) -> Option<h2::Reason> {
-        let Self::Broken { source, .. } = self else { return None };
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(source);
-        while let Some(current) = cause {
-            if let Some(h2) = current.downcast_ref::<h2::Error>() {
-                return h2.reason().filter(|_| h2.is_reset() && h2.is_remote());
-            }
-            cause = current.source();
-        }
-        None
-    }
-
-    /// A word for `x-aconite-error` and the journal.
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Self::Dial(error) => error.code(),
-            Self::Tls { .. } => "upstream_tls",
-            Self::Broken { .. } => "upstream_broken",
-            Self::Unreadable { .. } => "bad_response",
-        }
-    }
-}
-
 /// An answer, and how it was come by.
 pub(crate) struct Answer {
     pub(crate) response: Response<Source>,
     /// Which of the upstream's addresses gave it; none did if it is simulated.
     pub(crate) address: Option<SocketAddr>,
-    /// Whether a kept connection turned out to be dead before.
-    pub(crate) stale: bool,
+    /// What became of a first attempt, if there was one.
+    pub(crate) retried: Option<&'static str>,
+}
+
+/// In which version of HTTP a request is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Speak {
+    /// HTTP/1.1, unless the upstream refuses it.
+    Http1,
+    /// HTTP/2 if the upstream agrees to it in the TLS handshake, else HTTP/1.1.
+    Negotiated,
+    /// HTTP/2, without TLS by prior knowledge.
+    Http2,
+}
+
+impl Speak {
+    fn alpn(self) -> &'static [&'static [u8]] {
+        match self {
+            Self::Http1 => &[tls::ALPN_HTTP1],
+            Self::Negotiated => &[tls::ALPN_H2, tls::ALPN_HTTP1],
+            Self::Http2 => &[tls::ALPN_H2],
+        }
+    }
 }
 
 impl Upstreams {
-    /// Sends a request, in the client's version of HTTP where the upstream speaks it.
+    /// Sends a request.
     ///
-    /// If a kept connection dies without a byte of an answer, a request that can be sent again is, once, on a new
-    /// connection (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1).
+    /// If it is certain enough that the upstream has not processed it, and its body is still available, it is sent once
+    /// more on another connection (RFC 9110, section 9.2.2; RFC 9112, section 9.3.1; RFC 9113, section 8.7).
     ///
     /// # Errors
-    /// If there is no connection, or no answer on it.
+    /// If there is no connection, or no response on it.
     pub(crate) async fn send(
         &self,
         origin: &Origin,
-        http2: bool,
+        speak: Speak,
         build: impl Fn(bool) -> Request<()>,
         mut body: Body,
     ) -> Result<Answer, UpstreamError> {
         let pool = self.pool.host(origin, self.identity);
-        let mut stale = false;
-        if let Some(connection) = pool.take(http2) {
-            // Another proxy may have made it.
-            self.may_use(&origin.into(), connection.address())?;
+        let mut retried = None;
+        let mut kept = pool.take(speak);
+        loop {
+            let connection = match kept.take() {
+                Some(connection) => {
+                    // Another proxy may have made it.
+                    self.may_use(&origin.into(), connection.address())?;
+                    connection
+                }
+                None => Box::pin(self.connect(origin, &pool, speak)).await?,
+            };
             let again = body.again();
-            match self.send_on(connection, &pool, &build, body).await {
-                Ok(answer) => return Ok(answer),
-                Err(Failure { unsent: Some(unsent), .. }) => body = *unsent,
-                Err(failure) => match again.filter(|_| failure.nothing_came).and_then(Again::body) {
-                    Some(again) => body = again,
-                    None => return Err(failure.into_error(origin)),
-                },
+            let mut failure = match self.send_on(connection, &pool, &build, body).await {
+                Ok(answer) => return Ok(Answer { retried, ..answer }),
+                Err(failure) => failure,
+            };
+            if speak != Speak::Http1 && failure.is_unsent() {
+                // A neighbour may have made a new one meanwhile.
+                kept = pool.take(speak);
             }
-            stale = true;
-        }
-        let connection = Box::pin(self.connect(origin, &pool, http2)).await?;
-        match self.send_on(connection, &pool, &build, body).await {
-            Ok(answer) => Ok(Answer { stale, ..answer }),
-            Err(failure) => Err(failure.into_error(origin)),
+            let (outcome, again) = (failure.outcome(), failure.again(again));
+            match again {
+                Some(again) if retried.is_none() => body = again,
+                _ => return Err(failure.into_error(origin)),
+            }
+            retried = Some(outcome);
         }
     }
 
@@ -143,7 +128,7 @@ impl Upstreams {
         if let Some(known) = pool.speaks_http2() {
             return Ok(known);
         }
-        Ok(match self.connect(origin, &pool, true).await? {
+        Ok(match self.connect(origin, &pool, Speak::Negotiated).await? {
             Connection::Http1(connection) => {
                 pool.keep_fresh(connection);
                 false
@@ -156,18 +141,17 @@ impl Upstreams {
         &self,
         origin: &Origin,
         pool: &Arc<HostPool>,
-        http2: bool,
+        speak: Speak,
     ) -> Result<Connection, UpstreamError> {
         const REFUSED: AlertDescription = AlertDescription::NoApplicationProtocol;
-        match self.connect_by(origin, pool, if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] }).await
-        {
+        match self.connect_by(origin, pool, speak).await {
             Err(UpstreamError::Tls { source: ConnectError::Refused { alert: REFUSED, .. }, .. })
-                if !http2 =>
+                if speak == Speak::Http1 =>
             {
                 pool.only_http2();
-                self.connect_by(origin, pool, &[b"h2"]).await
+                self.connect_by(origin, pool, Speak::Http2).await
             }
-            Ok(Connection::Http1(connection)) if http2 => {
+            Ok(Connection::Http1(connection)) if speak == Speak::Negotiated => {
                 pool.only_http1();
                 Ok(Connection::Http1(connection))
             }
@@ -179,49 +163,29 @@ impl Upstreams {
         &self,
         origin: &Origin,
         pool: &Arc<HostPool>,
-        alpn: &[&[u8]],
+        speak: Speak,
     ) -> Result<Connection, UpstreamError> {
         let (stream, address) = self.dial(&origin.into()).await?;
         if !origin.tls {
-            return self.handshake_http1(UpstreamIo::plain(stream), origin, address).await;
+            let io = UpstreamIo::plain(stream);
+            return match speak {
+                Speak::Http2 => self.handshake_http2(io, origin, pool, address).await,
+                Speak::Http1 | Speak::Negotiated => self.handshake_http1(io, origin, address).await,
+            };
         }
-        let handshake =
-            self.connector.connect(stream, origin.server_name.as_ref().unwrap_or(&origin.host), alpn);
+        let server_name = origin.server_name.as_ref().unwrap_or(&origin.host);
+        let handshake = self.connector.connect(stream, server_name, speak.alpn());
         let tls = tokio::time::timeout(self.connect_timeout, handshake)
             .await
             .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit: self.connect_timeout })?;
         let tls = tls.map_err(|source| UpstreamError::Tls { origin: origin.clone(), source })?;
-        let http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
+        let http2 = speak == Speak::Http2 || tls.get_ref().1.alpn_protocol() == Some(tls::ALPN_H2);
         let io = UpstreamIo::tls(tls);
         if http2 {
             self.handshake_http2(io, origin, pool, address).await
         } else {
             self.handshake_http1(io, origin, address).await
         }
-    }
-
-    /// Sends on an HTTP/2 connection without TLS, for a client that speaks it with prior knowledge (gRPC).
-    ///
-    /// # Errors
-    /// If there is no connection, or no answer on it.
-    pub(crate) async fn send_h2c(
-        &self,
-        origin: &Origin,
-        build: impl Fn(bool) -> Request<()>,
-        body: Body,
-    ) -> Result<Answer, UpstreamError> {
-        let pool = self.pool.host(origin, self.identity);
-        let connection = match pool.take(true) {
-            Some(connection @ Connection::Http2(_)) => {
-                self.may_use(&origin.into(), connection.address())?;
-                connection
-            }
-            _ => {
-                let (stream, address) = self.dial(&origin.into()).await?;
-                self.handshake_http2(UpstreamIo::plain(stream), origin, &pool, address).await?
-            }
-        };
-        self.send_on(connection, &pool, &build, body).await.map_err(|failure| failure.into_error(origin))
     }
 
     async fn handshake_http1(
@@ -262,6 +226,8 @@ impl Upstreams {
         let (sender, connection) = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
             .max_header_list_size(MAX_HEADER_SECTION as u32)
+            // How many more the upstream takes is in its settings, which come first.
+            .initial_max_send_streams(1)
             .handshake(TokioIo::new(io))
             .await
             .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
@@ -289,16 +255,17 @@ impl Upstreams {
                 *request.version_mut() = Version::HTTP_2;
                 let response = sender.try_send_request(request).await.map_err(|mut failed| Failure {
                     unsent: failed.take_message().map(|request| Box::new(request.into_body())),
-                    nothing_came: false,
+                    // hyper lets go of a request that waits for its stream when the connection ends.
+                    nothing_came: failed.error().is_user(),
                     source: failed.into_error(),
                 })?;
                 let response = response.map(Source::Incoming);
-                Ok(Answer { response, address: Some(address), stale: false })
+                Ok(Answer { response, address: Some(address), retried: None })
             }
             Connection::Http1(connection) => {
                 let address = connection.address;
                 let response = self.send_http1(connection, pool, build(false).map(|()| body)).await?;
-                Ok(Answer { response, address: Some(address), stale: false })
+                Ok(Answer { response, address: Some(address), retried: None })
             }
         }
     }
@@ -346,34 +313,6 @@ impl Upstreams {
 pub(crate) const MAX_HEADER_SECTION: usize = 256 * 1024;
 /// The most header fields, in either direction.
 pub(crate) const MAX_HEADERS: usize = 2000;
-
-struct Failure {
-    /// The request's body, if nothing of the request was sent.
-    unsent: Option<Box<Body>>,
-    /// The connection had been used before, and not a byte came for this request.
-    nothing_came: bool,
-    source: hyper::Error,
-}
-
-impl Failure {
-    fn into_error(self, origin: &Origin) -> UpstreamError {
-        let (origin, source) = (origin.clone(), self.source);
-        if source.is_parse() {
-            UpstreamError::Unreadable { origin, source }
-        } else {
-            UpstreamError::Broken { origin, source }
-        }
-    }
-}
-
-fn what_is_wrong(error: &hyper::Error) -> String {
-    if error.is_parse_too_large() {
-        let kib = MAX_HEADER_SECTION / 1024;
-        return format!("has a header section of more than {kib} KiB or {MAX_HEADERS} fields");
-    }
-    let causes = tls::with_causes(error);
-    format!("is not valid HTTP/1.1 and cannot be forwarded: {causes}")
-}
 
 /// What an upstream's connection becomes after its `101`; `connection` is what still drives it, if anything has to.
 pub(crate) async fn upgraded(

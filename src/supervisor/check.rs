@@ -76,6 +76,11 @@ pub(super) fn check_fields(spec: &ProxySpec) -> Result<(), ControlError> {
     only(forward, spec.open_proxy, "open_proxy")?;
     only(http, spec.tls.is_some(), "tls")?;
     only(http, spec.preserve_host, "preserve_host")?;
+    only(http, spec.upstream_protocol.is_some(), "upstream_protocol")?;
+    if spec.upstream_protocol.is_some() && spec.upstream.starts_with("sim://") {
+        let text = "`upstream_protocol` is for a server, not for a simulated provider; remove it";
+        return Err(ControlError::invalid("upstream_protocol", text));
+    }
     only(both, spec.upstream_tls.is_some(), "upstream_tls")?;
     only(both, spec.in_band, "in_band")?;
     only(both, spec.exclusive, "exclusive")?;

@@ -229,11 +229,12 @@ impl Flow {
                     }
                 },
                 Some(Err(broken)) => {
-                    self.ongoing().broke(&broken);
-                    if broken.how == How::Fin { Step::Close } else { Step::Reset }
+                    let step = if broken.how == How::Fin { Step::Close } else { Step::Reset };
+                    self.ongoing().broke(self.origin(), broken);
+                    step
                 }
                 None if self.gave_up() => {
-                    self.ongoing().broke(&Broken { how: How::Rst, reason: Some(h2::Reason::NO_ERROR) });
+                    self.ongoing().broke(self.origin(), Broken::ended(How::Rst, Some(h2::Reason::NO_ERROR)));
                     Step::Reset
                 }
                 None => {
@@ -247,6 +248,14 @@ impl Flow {
                 self.source = None;
             }
             return Poll::Ready(step);
+        }
+    }
+
+    /// Whose body this is.
+    fn origin(&self) -> Side {
+        match self.role {
+            Role::Request { .. } => Side::Client,
+            Role::Response => Side::Upstream,
         }
     }
 
@@ -324,7 +333,13 @@ impl Flow {
                 })
             }
             Role::Response => {
-                self.finish(ExchangeEnd { side, how });
+                // An upstream that does not get the whole request may break off too.
+                let left =
+                    self.ongoing().client_broke().filter(|_| how != How::Clean && side == Side::Upstream);
+                self.finish(left.map_or(ExchangeEnd { side, how }, |broken| ExchangeEnd {
+                    side: Side::Client,
+                    how: broken.how,
+                }));
                 if how != How::Clean {
                     self.break_off(how);
                 }

@@ -1,21 +1,22 @@
 //! The request on its way to the upstream.
 use std::sync::{Arc, Mutex, PoisonError};
 
+use aconite_api::model::UpstreamProtocol;
 use aconite_toxics::{Direction, Level};
-use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
+use http::{HeaderValue, Request, StatusCode, header};
 use http_body::Body as _;
 use tokio::sync::oneshot;
 
 use super::{
     super::{
-        body::{Body, Flow, Gate, Source, Tee},
+        body::{Body, Flow, Gate, Source},
         coding::Coded,
         facts::{Said, body_form, content_length},
         framing,
         governor::{BodyGovernor, concerns},
         headers::{self, Hop},
-        target::Target,
-        upstream::{Answer, UpstreamError},
+        target::{Origin, Target},
+        upstream::{Answer, Speak, UpstreamError},
     },
     Filter, RequestBody, Running, bodies,
 };
@@ -60,26 +61,40 @@ impl Running {
             request
         };
         let upstreams = &self.ongoing.proxy.upstreams;
-        let http2 = self.ongoing.http2 && self.upgrade.is_none();
         let answer = match &**target {
             Target::Simulated { simulator, .. } => {
                 let response = simulator.handle(build(false).map(|()| body)).await;
                 let response = response.map(|body| Source::Simulated(Box::new(body)));
-                Answer { response, address: None, stale: false }
+                Answer { response, address: None, retried: None }
             }
-            Target::Server { origin, .. } => {
-                let grpc = is_grpc(self.headers());
-                if http2 && grpc && !origin.tls {
-                    upstreams.send_h2c(origin, build, body).await?
-                } else {
-                    upstreams.send(origin, http2, build, body).await?
-                }
-            }
+            Target::Server { origin, .. } => upstreams.send(origin, self.speak(origin), build, body).await?,
         };
-        if let Some(body) = tee.as_ref().and_then(Tee::complete) {
-            self.ongoing.said(&Said::by(&body));
+        if let Some(tee) = &tee {
+            if let Some(body) = tee.complete() {
+                self.ongoing.said(&Said::by(&body));
+            }
+            // The upstream has it: it is not sent again.
+            tee.forget();
         }
         Ok(answer)
+    }
+
+    /// Whether the upstream is declared to speak HTTP/2 alone.
+    pub(super) fn declared_http2(&self) -> bool {
+        self.ongoing.proxy.spec.upstream_protocol == Some(UpstreamProtocol::Http2)
+    }
+
+    /// In which version of HTTP the request goes upstream: as declared, else in the client's where the upstream speaks it.
+    fn speak(&self, origin: &Origin) -> Speak {
+        if self.declared_http2() {
+            Speak::Http2
+        } else if !self.ongoing.http2 || self.upgrade.is_some() {
+            Speak::Http1
+        } else if !origin.tls && headers::is_grpc(self.headers()) {
+            Speak::Http2
+        } else {
+            Speak::Negotiated
+        }
     }
 
     fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {
@@ -128,9 +143,4 @@ impl Running {
         *request.extensions_mut() = self.head.extensions.clone();
         request
     }
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
-    value.is_some_and(|value| value.starts_with(b"application/grpc"))
 }

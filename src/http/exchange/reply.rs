@@ -13,18 +13,44 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header
 
 use super::{
     super::{
-        body::{Body, Flow, Source},
+        body::{Body, BodyError, Flow, Source},
         coding::{Coded, Decoding},
         facts::{body_form, content_length},
+        framing::{self, Ends},
         governor::{BodyGovernor, concerns},
         headers::{self, Hop},
         own_answer::{self, Trouble},
+        source::Broken,
+        upstream::MAX_HEADERS,
     },
     Filter, RequestBody, Running, bodies,
 };
 use crate::plan::{Armed, Plan};
 
 impl Running {
+    /// The upstream's response, framed in one way only, if it can be forwarded.
+    pub(super) fn readable(&self, response: Response<Source>) -> Result<(response::Parts, Source), Trouble> {
+        let bad = |why: String| {
+            let text = format!("the upstream's response cannot be forwarded: {why}");
+            Trouble::new(StatusCode::BAD_GATEWAY, "bad_response", text)
+        };
+        let (mut head, mut source) = response.into_parts();
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(bad(
+                "it is a 101 (Switching Protocols), but the request asked for no upgrade".to_owned()
+            ));
+        }
+        if head.headers.len() > MAX_HEADERS {
+            return Err(bad(format!("its header section has more than {MAX_HEADERS} fields")));
+        }
+        if let Ends::After(length) =
+            framing::of_response(&mut head.headers, self.ongoing.http2).map_err(bad)?
+        {
+            source.end_after(length);
+        }
+        Ok((head, source))
+    }
+
     /// Sends the answer on, its body through whatever acts on it.
     pub(super) fn pass(
         self,
@@ -178,11 +204,43 @@ impl Running {
 
     /// The proxy's own failure.
     pub(super) fn trouble(&self, plan: &Plan, trouble: &Trouble) -> Response<Body> {
-        let mut response = own_answer::refusal(trouble);
+        let mut response = if self.ongoing.http2 && headers::is_grpc(self.headers()) {
+            own_answer::grpc_refusal(trouble)
+        } else {
+            own_answer::refusal(trouble)
+        };
         self.mark(plan, response.headers_mut(), |toxic| toxic.level == Level::Connect);
         self.ongoing.answered(response.status().as_u16(), false);
         self.ongoing.failed(trouble.code());
         response
+    }
+
+    /// The client has broken off its request, so that the upstream could not respond: no failure of the upstream's.
+    ///
+    /// # Errors
+    /// The code with which the client's stream is reset.
+    pub(super) fn request_broke(&self, plan: &Plan) -> Result<Response<Body>, BodyError> {
+        let broken = self.ongoing.client_broke();
+        let (text, how) = match broken {
+            Some(Broken { malformed: Some(why), .. }) => {
+                let text = format!("the request's body cannot be read: {why}");
+                let trouble = Trouble::new(StatusCode::BAD_REQUEST, "request_broken", text).closing();
+                return Ok(self.trouble(plan, &trouble));
+            }
+            Some(broken) => ("the request's body ended too early", broken.how),
+            None => ("the request ended too early", How::Fin),
+        };
+        let end = ExchangeEnd { side: Side::Client, how };
+        if self.ongoing.http2 {
+            self.ongoing.finish(end, 0, 0, 0);
+            let reason = self.ongoing.reset_reason().unwrap_or(h2::Reason::CANCEL);
+            return Err(BodyError::Reset(reason.into()));
+        }
+        let trouble = Trouble::new(StatusCode::BAD_REQUEST, "request_broken", text).closing();
+        let response = own_answer::refusal(&trouble);
+        self.ongoing.answered(response.status().as_u16(), false);
+        self.ongoing.finish(end, 0, 0, 0);
+        Ok(response)
     }
 }
 
