@@ -12,6 +12,7 @@
 //! - [`failure`]: causes of failure, and how each provider words them.
 //! - [`hits`]: answers of vector searches, spoilt in place.
 //! - [`json`]: JSON documents, edited in place.
+//! - [`outcome`]: how an attempt came out, read from a response or an event.
 //! - [`provider`]: everything known of each provider, one file and one row each.
 
 pub mod checks;
@@ -24,6 +25,7 @@ pub mod failure;
 pub mod hits;
 pub mod json;
 mod named;
+pub mod outcome;
 pub mod provider;
 
 pub use content::Shape;

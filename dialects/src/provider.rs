@@ -12,6 +12,7 @@ use crate::{
     hits::Hits,
     json::Node,
     named::named,
+    outcome::Sign,
 };
 
 mod anthropic;
@@ -60,6 +61,16 @@ pub struct Provider {
     pub(crate) vectors: for<'d> fn(Node<'d>) -> Vec<Vectors<'d>>,
     /// Where its responses to searches have their hits. None: it has no searches.
     pub(crate) hits: Option<&'static Hits>,
+    /// Where a response has its content: texts and tool calls. Paths of names, with `[]` for every item of a list.
+    pub(crate) content: &'static [&'static str],
+    /// Where a response or an event says why it ended. Paths as of `content`.
+    pub(crate) finish: &'static [&'static str],
+    /// What tells a cause in its failures, before what all providers share. The first that is found counts.
+    pub(crate) signs: &'static [(Sign, Cause)],
+    /// Whether a body is a failure although its status is a success, other than by a member `error`.
+    pub(crate) is_failure: fn(Node<'_>) -> bool,
+    /// Whether a success is only a part of what was asked for.
+    pub(crate) is_partial: fn(Node<'_>) -> bool,
 }
 
 /// A provider of which nothing is known.
@@ -74,6 +85,11 @@ const BLANK: Provider = Provider {
     frame: |_, _, _, _, _| None,
     vectors: |_| Vec::new(),
     hits: None,
+    content: &[],
+    finish: &[],
+    signs: &[],
+    is_failure: |_| false,
+    is_partial: |_| false,
 };
 
 /// Declares the rows: documentation, the name and its aliases, and the module below this one that has the `PROVIDER`.

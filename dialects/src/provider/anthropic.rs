@@ -11,6 +11,7 @@ use crate::{
     content::{Mark, Stream, any_filled, filled, kind},
     dialect::{Asked, Claim},
     failure::whole_seconds,
+    outcome::Sign::Word,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -21,6 +22,13 @@ pub(super) static PROVIDER: Provider = Provider {
     streams: &[&MESSAGES],
     failure: |_, cause, facts| failure(cause, facts),
     frame: |_, _, cause, facts, _| frame(cause, facts),
+    content: &["content[].text", "content[].name"],
+    finish: &["stop_reason", "delta.stop_reason", "message.stop_reason"],
+    signs: &[
+        (Word("ramp_limit_exceeded"), Cause::SlowDown),
+        (Word("enforced_spend_limit_reached"), Cause::SpendLimit),
+        (Word("contract_spend_limit_reached"), Cause::SpendLimit),
+    ],
     ..BLANK
 };
 

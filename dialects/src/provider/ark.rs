@@ -7,13 +7,36 @@ use super::{
     compatible::{Plain, plain},
     openai,
 };
-use crate::{Cause, Facts, Failure};
+use crate::{
+    Cause, Facts, Failure,
+    outcome::Sign::{Text, Word},
+};
 
 pub(super) static PROVIDER: Provider = Provider {
     telemetry: Some("ark"),
     hosts: &["ark.*.volces.com", "ark.*.bytepluses.com"],
     path: |asked| openai::claim(asked, matches!(asked.steps, ["api", "v3", ..])),
     failure: |_, cause, facts| failure(cause, facts),
+    signs: &[
+        (Text("request too large for"), Cause::RequestTooLargeForLimit),
+        (Word("ratelimitexceeded.endpointtpmexceeded"), Cause::RateLimitTokens),
+        (Word("modelaccounttpmratelimitexceeded"), Cause::RateLimitTokens),
+        (Word("ratelimitexceeded.endpointrpmexceeded"), Cause::RateLimitRequests),
+        (Word("modelaccountrpmratelimitexceeded"), Cause::RateLimitRequests),
+        (Word("requestbursttoofast"), Cause::SlowDown),
+        (Word("quotaexceeded"), Cause::QuotaExhausted),
+        (Word("serveroverloaded"), Cause::Overloaded),
+        (Word("sensitivecontentdetected"), Cause::ContentFilter),
+        (Word("authenticationerror"), Cause::Auth),
+        (Word("accountoverdueerror"), Cause::Billing),
+        (Word("accessdenied"), Cause::Permission),
+        (Word("invalidendpointormodel.notfound"), Cause::ModelNotFound),
+        (Word("modelnotopen"), Cause::ModelNotFound),
+        (Word("internalserviceerror"), Cause::ServerError),
+        (Text("maximum context length"), Cause::ContextLength),
+        (Word("invalidparameter"), Cause::InvalidRequest),
+        (Word("missingparameter"), Cause::InvalidRequest),
+    ],
     ..OPENAI_SHAPED
 };
 
@@ -31,7 +54,12 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
         Cause::Permission => ("AccessDenied", "Forbidden"),
         Cause::ModelNotFound => ("InvalidEndpointOrModel.NotFound", "NotFound"),
         Cause::ContextLength | Cause::InvalidRequest => ("InvalidParameter", "BadRequest"),
-        _ => ("InternalServiceError", "InternalServerError"),
+        Cause::RequestTooLargeForLimit => ("RateLimitExceeded.EndpointTPMExceeded", "TooManyRequests"),
+        Cause::SlowDown => ("RequestBurstTooFast", "TooManyRequests"),
+        Cause::ServerError | Cause::Timeout | Cause::NotReady => {
+            ("InternalServiceError", "InternalServerError")
+        }
+        _ => return None,
     };
     let status = match kind {
         "TooManyRequests" => 429,

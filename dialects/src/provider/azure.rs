@@ -5,7 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{OPENAI_SHAPED, Provider, compatible::plain, openai};
-use crate::{Cause, Facts, Failure, failure::whole_seconds};
+use crate::{
+    Cause, Facts, Failure,
+    failure::whole_seconds,
+    outcome::Sign::{Text, Word},
+};
 
 pub(super) static PROVIDER: Provider = Provider {
     telemetry: Some("azure.ai.openai"),
@@ -18,6 +22,14 @@ pub(super) static PROVIDER: Provider = Provider {
         openai::claim(asked, is_own)
     },
     failure: |_, cause, facts| failure(cause, facts),
+    signs: &[
+        (Word("deploymentnotfound"), Cause::ModelNotFound),
+        (Text("token rate limit"), Cause::RateLimitTokens),
+        (Text("call rate limit"), Cause::RateLimitRequests),
+        (Word("internalservererror"), Cause::ServerError),
+        (Word("serviceunavailable"), Cause::Overloaded),
+        (Word("timeout"), Cause::Timeout),
+    ],
     ..OPENAI_SHAPED
 };
 

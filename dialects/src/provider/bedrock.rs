@@ -10,6 +10,7 @@ use crate::{
     dialect::Claim,
     embeddings::{Numbers, Vectors},
     json::{Document, Node},
+    outcome::Sign::{Text, Word},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -26,6 +27,35 @@ pub(super) static PROVIDER: Provider = Provider {
     streams: &[&CONVERSE],
     failure: |_, cause, facts| failure(cause, facts),
     vectors,
+    content: &[
+        "output.message.content[].text",
+        "output.message.content[].toolUse",
+        "content[].text",
+        "content[].name",
+        "generation",
+        "outputs[].text",
+        "results[].outputText",
+    ],
+    finish: &["stopReason", "stop_reason"],
+    signs: &[
+        (Text("too many tokens, please wait"), Cause::RateLimitTokens),
+        (Word("throttlingexception"), Cause::RateLimitRequests),
+        (Word("servicequotaexceededexception"), Cause::QuotaExhausted),
+        (Word("modelnotreadyexception"), Cause::NotReady),
+        (Word("modeltimeoutexception"), Cause::Timeout),
+        (Word("modelerrorexception"), Cause::ServerError),
+        (Word("modelstreamerrorexception"), Cause::ServerError),
+        (Word("internalserverexception"), Cause::ServerError),
+        (Word("serviceunavailableexception"), Cause::Overloaded),
+        (Word("accessdeniedexception"), Cause::Permission),
+        (Word("unrecognizedclientexception"), Cause::Auth),
+        (Word("resourcenotfoundexception"), Cause::ModelNotFound),
+        (Word("conflictexception"), Cause::Conflict),
+        (Text("content filtering policy"), Cause::ContentFilter),
+        (Text("input is too long"), Cause::ContextLength),
+        (Text("prompt is too long"), Cause::ContextLength),
+        (Word("validationexception"), Cause::InvalidRequest),
+    ],
     ..BLANK
 };
 
@@ -108,9 +138,8 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
             (400, "ServiceQuotaExceededException", "Your request exceeds a service quota.")
         }
         Cause::Conflict => (400, "ConflictException", "The resource was changed by another request."),
-        Cause::InvalidRequest | Cause::ContentFilter => {
-            (400, "ValidationException", "The provided request is not valid.")
-        }
+        Cause::InvalidRequest => (400, "ValidationException", "The provided request is not valid."),
+        Cause::ContentFilter => (400, "ValidationException", "Output blocked by content filtering policy"),
         Cause::Auth => {
             (403, "UnrecognizedClientException", "The security token included in the request is invalid.")
         }

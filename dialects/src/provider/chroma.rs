@@ -7,6 +7,7 @@ use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
     hits::{Hits, array},
+    outcome::Sign::{Text, Word},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -14,6 +15,20 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     failure: |_, cause, facts| failure(cause, facts),
     hits: Some(&HITS),
+    signs: &[
+        (Word("invaliddimension"), Cause::DimensionMismatch),
+        (Word("quotaerror"), Cause::QuotaExhausted),
+        (Word("authorizationerror"), Cause::Auth),
+        (Word("autherror"), Cause::Permission),
+        (Word("notfounderror"), Cause::CollectionMissing),
+        (Word("uniqueconstrainterror"), Cause::Conflict),
+        (Word("idalreadyexists"), Cause::Conflict),
+        (Word("ratelimiterror"), Cause::RateLimitRequests),
+        (Word("backoff"), Cause::SlowDown),
+        (Word("internalerror"), Cause::ServerError),
+        (Word("invalidargumenterror"), Cause::InvalidRequest),
+        (Text("dimension of"), Cause::DimensionMismatch),
+    ],
     ..BLANK
 };
 

@@ -24,6 +24,8 @@ pub(super) static PROVIDER: Provider = Provider {
         Some(Failure::json(status, &json!({"message": message, "id": facts.uuid()})))
     },
     vectors,
+    content: &["message.content[].text", "message.tool_calls", "text", "generations[].text"],
+    finish: &["finish_reason", "delta.finish_reason"],
     ..BLANK
 };
 

@@ -23,6 +23,21 @@ pub(super) const OPENAI_SHAPED: Provider = Provider {
     frame,
     vectors: openai::vectors,
     hits: None,
+    content: &[
+        "choices[].message.content",
+        "choices[].message.refusal",
+        "choices[].message.tool_calls",
+        "choices[].message.function_call",
+        "choices[].text",
+        // Responses.
+        "output[].content[].text",
+        "output[].content[].refusal",
+        "output[].arguments",
+    ],
+    finish: &["choices[].finish_reason", "incomplete_details.reason", "response.incomplete_details.reason"],
+    signs: &[],
+    is_failure: |_| false,
+    is_partial: |_| false,
 };
 
 const USUAL_WAIT: Duration = Duration::from_secs(6);
@@ -50,7 +65,10 @@ pub(super) fn frame(
     let failure = (provider.failure)(operation, cause, facts)?;
     let mut body: Value = serde_json::from_slice(&failure.body).ok()?;
     // Some have the error's members in the body itself.
-    let error = body.get_mut("error").map(Value::take).unwrap_or(body);
+    let mut error = body.get_mut("error").map(Value::take).unwrap_or(body);
+    if let Some(members) = error.as_object_mut() {
+        members.shift_remove("object");
+    }
     if operation != Some(Operation::Responses) {
         return Some(data(&json!({"error": error})));
     }

@@ -9,6 +9,7 @@ use crate::{
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
     json::Node,
+    outcome::Sign::{Text, Word},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -18,6 +19,36 @@ pub(super) static PROVIDER: Provider = Provider {
     streams: STREAMS,
     failure: |_, cause, facts| failure(cause, facts),
     vectors,
+    signs: &[
+        (Text("free allocated quota"), Cause::QuotaExhausted),
+        (Word("arrearage"), Cause::Billing),
+        // The same code stands for tokens per minute.
+        (Text("allocated quota exceeded"), Cause::RateLimitTokens),
+        (Word("throttling.allocationquota"), Cause::RateLimitTokens),
+        (Word("limit_requests"), Cause::RateLimitRequests),
+        (Word("throttling"), Cause::RateLimitRequests),
+        (Word("throttling.ratequota"), Cause::RateLimitRequests),
+        (Word("data_inspection_failed"), Cause::ContentFilter),
+        (Word("datainspectionfailed"), Cause::ContentFilter),
+        (Word("invalidapikey"), Cause::Auth),
+        (Word("access_denied"), Cause::Permission),
+        (Word("accessdenied"), Cause::Permission),
+        (Word("modelnotfound"), Cause::ModelNotFound),
+        (Word("internalerror"), Cause::ServerError),
+        (Word("internal_error"), Cause::ServerError),
+        (Word("invalidparameter"), Cause::InvalidRequest),
+    ],
+    content: &[
+        "output.choices[].message.content",
+        "output.choices[].message.tool_calls",
+        "output.text",
+        "choices[].message.content",
+        "choices[].message.tool_calls",
+        "choices[].text",
+        "output[].content[].text",
+    ],
+    finish: &["output.choices[].finish_reason", "choices[].finish_reason"],
+    is_failure: is_native_error,
     ..OPENAI_SHAPED
 };
 
@@ -103,7 +134,10 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
             "limit_requests",
             "You exceeded your current requests limit. Please try again later.",
         ),
-        Cause::RateLimitTokens | Cause::QuotaExhausted => (
+        Cause::QuotaExhausted => {
+            (429, "insufficient_quota", "insufficient_quota", "Free allocated quota exceeded.")
+        }
+        Cause::RateLimitTokens => (
             429,
             "insufficient_quota",
             "insufficient_quota",

@@ -8,6 +8,7 @@ use crate::{
     dialect::{Asked, Claim},
     hits::{Hits, array},
     json::Node,
+    outcome::Sign::{Text, Word},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -15,6 +16,26 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     failure: |_, cause, facts| failure(cause, facts),
     hits: Some(&HITS),
+    signs: &[
+        (Word("es_rejected_execution_exception"), Cause::RateLimitRequests),
+        // Memory is short for the moment; a retry helps.
+        (Word("circuit_breaking_exception"), Cause::RateLimitRequests),
+        (Text("disk usage exceeded"), Cause::StorageFull),
+        (Word("index_not_found_exception"), Cause::CollectionMissing),
+        (Word("version_conflict_engine_exception"), Cause::Conflict),
+        (Text("different dimension"), Cause::DimensionMismatch),
+        (Text("invalid dimension"), Cause::DimensionMismatch),
+        (Word("timeout_exception"), Cause::Timeout),
+        (Word("cluster_block_exception"), Cause::ShardUnavailable),
+        (Word("master_not_discovered_exception"), Cause::ShardUnavailable),
+        (Word("no_shard_available_action_exception"), Cause::NotReady),
+    ],
+    is_partial: |root| {
+        let is_true = |name: &str| root.get(name).is_some_and(|flag| flag.raw() == b"true");
+        let failed = root.get("_shards").and_then(|shards| shards.get("failed"));
+        // `_bulk` has a status for each item.
+        is_true("timed_out") || is_true("errors") || failed.is_some_and(|failed| failed.raw() != b"0")
+    },
     ..BLANK
 };
 
@@ -62,7 +83,6 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
     let (status, reason) = told(cause, facts)?;
     let kind = match cause {
         Cause::RateLimitRequests | Cause::RateLimitTokens => "es_rejected_execution_exception",
-        Cause::QuotaExhausted => "circuit_breaking_exception",
         Cause::Auth | Cause::Permission => "security_exception",
         Cause::InvalidRequest | Cause::DimensionMismatch => "illegal_argument_exception",
         Cause::CollectionMissing => "index_not_found_exception",

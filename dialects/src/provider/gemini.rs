@@ -12,6 +12,7 @@ use crate::{
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
     json::Node,
+    outcome::Sign::{Text, Word},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -23,6 +24,25 @@ pub(super) static PROVIDER: Provider = Provider {
     // An `error` object as the data, which is what the SDK looks for. No capture of a real one is known.
     frame: |_, _, cause, facts, _| said(cause, facts).map(|(_, body)| data(&body)),
     vectors,
+    content: &[
+        "candidates[].content.parts[].text",
+        "candidates[].content.parts[].functionCall",
+        "candidates[].content.parts[].inlineData",
+    ],
+    finish: &["candidates[].finishReason", "promptFeedback.blockReason"],
+    signs: &[
+        // A quota per day; the limits per minute are of the same status and text.
+        (Text("perday"), Cause::QuotaExhausted),
+        (Word("resource_exhausted"), Cause::RateLimitRequests),
+        (Word("api_key_invalid"), Cause::Auth),
+        (Word("unauthenticated"), Cause::Auth),
+        (Word("permission_denied"), Cause::Permission),
+        (Word("failed_precondition"), Cause::Billing),
+        (Word("not_found"), Cause::ModelNotFound),
+        (Word("unavailable"), Cause::Overloaded),
+        (Word("deadline_exceeded"), Cause::Timeout),
+        (Word("internal"), Cause::ServerError),
+    ],
     ..BLANK
 };
 

@@ -7,7 +7,8 @@ use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
     hits::{Hits, array},
-    json::Node,
+    json::{Kind, Node},
+    outcome::Sign::{Text, Word},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -15,6 +16,38 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     failure: |_, cause, facts| failure(cause, facts),
     hits: Some(&HITS),
+    // An error is a success with a code. 200 is the success of older servers.
+    is_failure: |root| {
+        let code = root.get("code").filter(|code| code.kind() == Kind::Number);
+        code.is_some_and(|code| !matches!(code.raw(), b"0" | b"200"))
+    },
+    signs: &[
+        (Word("1"), Cause::NotReady),
+        (Word("2"), Cause::ShardUnavailable),
+        (Word("3"), Cause::Capacity),
+        (Word("4"), Cause::RateLimitRequests),
+        (Word("5"), Cause::ServerError),
+        (Word("7"), Cause::StorageFull),
+        (Word("8"), Cause::RateLimitRequests),
+        (Word("9"), Cause::QuotaExhausted),
+        (Word("100"), Cause::CollectionMissing),
+        (Word("101"), Cause::NotReady),
+        (Word("103"), Cause::NotReady),
+        (Word("106"), Cause::NotReady),
+        (Word("700"), Cause::CollectionMissing),
+        (Word("800"), Cause::CollectionMissing),
+        (Text("dimension"), Cause::DimensionMismatch),
+        (Word("1100"), Cause::InvalidRequest),
+        (Word("1401"), Cause::Permission),
+        (Word("1800"), Cause::Auth),
+        (Word("1801"), Cause::InvalidRequest),
+        (Word("1802"), Cause::InvalidRequest),
+        (Word("1804"), Cause::InvalidRequest),
+        (Word("1807"), Cause::RateLimitRequests),
+        (Word("10001"), Cause::Timeout),
+        (Text("already exist"), Cause::Conflict),
+        (Word("65535"), Cause::ServerError),
+    ],
     ..BLANK
 };
 

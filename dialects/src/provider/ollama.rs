@@ -19,6 +19,8 @@ pub(super) static PROVIDER: Provider = Provider {
     failure: |_, cause, facts| failure(cause, facts),
     frame: |_, _, cause, facts, _| frame(cause, facts),
     vectors,
+    content: &["message.content", "message.tool_calls", "response"],
+    finish: &["done_reason"],
     ..BLANK
 };
 
@@ -81,8 +83,12 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
 
 fn text(cause: Cause, facts: &Facts<'_>) -> Option<(u16, String)> {
     match cause {
-        // It has no limits of its own: what it says is that its queue is full. The two spaces are in its source.
-        Cause::RateLimitTokens | Cause::RateLimitRequests | Cause::Overloaded => {
+        // The status is documented; the text is general knowledge.
+        Cause::RateLimitTokens | Cause::RateLimitRequests => {
+            Some((429, "rate limit exceeded, please try again later".to_owned()))
+        }
+        // Its queue is full. The two spaces are in its source.
+        Cause::Overloaded => {
             Some((503, "server busy, please try again.  maximum pending requests exceeded".to_owned()))
         }
         _ => plain(cause, facts).map(|plain| (plain.status, plain.message)),

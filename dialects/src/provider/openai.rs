@@ -2,10 +2,11 @@
 
 use super::{OPENAI_SHAPED, Provider};
 use crate::{
-    Operation,
+    Cause, Operation,
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
     json::Node,
+    outcome::Sign::{Text, Word},
 };
 
 mod failure;
@@ -18,6 +19,12 @@ pub(super) static PROVIDER: Provider = Provider {
     hosts: &["api.openai.com", "*.api.openai.com"],
     path: |asked| operation(asked).into(),
     failure: failure::failure,
+    signs: &[
+        (Text("request too large for"), Cause::RequestTooLargeForLimit),
+        (Word("requests"), Cause::RateLimitRequests),
+        (Word("rate_limit_exceeded"), Cause::RateLimitTokens),
+        (Text("request timed out"), Cause::Timeout),
+    ],
     ..OPENAI_SHAPED
 };
 

@@ -9,6 +9,7 @@ use crate::{
     Cause, Facts, Failure, Operation,
     dialect::{Asked, Claim},
     hits::{Hits, array},
+    outcome::Sign::{Text, Word},
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -16,6 +17,12 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     failure: |_, cause, facts| failure(cause, facts),
     hits: Some(&HITS),
+    signs: &[
+        (Text("dimension"), Cause::DimensionMismatch),
+        (Word("quota_exceeded"), Cause::QuotaExhausted),
+        (Word("payment_required"), Cause::Billing),
+        (Text("disk usage exceeded"), Cause::StorageFull),
+    ],
     ..BLANK
 };
 

@@ -11,6 +11,7 @@ use crate::{
     dialect::{Asked, Claim},
     hits::{Hits, array},
     json::{Kind, Node},
+    outcome::Sign::Text,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -18,6 +19,14 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     failure: |_, cause, facts| failure(cause, facts),
     hits: Some(&HITS),
+    is_failure: |root| root.get("status").is_some_and(|status| status.get("error").is_some()),
+    signs: &[
+        (Text("rate limiting exceeded"), Cause::RateLimitRequests),
+        (Text("insufficient storage"), Cause::StorageFull),
+        (Text("shard temporarily unavailable"), Cause::ShardUnavailable),
+        (Text("vector dimension error"), Cause::DimensionMismatch),
+        (Text("already exists"), Cause::Conflict),
+    ],
     ..BLANK
 };
 

@@ -4,10 +4,12 @@ use serde_json::json;
 
 use super::{BLANK, Provider, store::told};
 use crate::{
-    Failure, Operation,
+    Cause, Failure, Operation,
+    content::filled,
     dialect::{Asked, Claim},
     hits::{Hits, array},
     json::Node,
+    outcome::Sign::Text,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -18,6 +20,9 @@ pub(super) static PROVIDER: Provider = Provider {
         Some(Failure::json(status, &json!({"error": [{"message": text}]})))
     },
     hits: Some(&HITS),
+    // GraphQL answers 200 with `errors`.
+    is_failure: |root| filled(root.get("errors")),
+    signs: &[(Text("dimension"), Cause::DimensionMismatch)],
     ..BLANK
 };
 
