@@ -44,7 +44,7 @@ pub use answer::{Answer, Choice, Head, Stop, Usage};
 pub use anthropic::ANTHROPIC;
 pub use codec::{Codec, Frame, StreamReader, StreamWriter, Written};
 pub use delta::{Delta, ErrorKind, StreamError};
-pub use fields::{Field, FieldError, Fields, Kind, Path, Problem};
+pub use fields::{Field, FieldError, Fields, Kind, Path, Problem, parse};
 pub use gemini::GEMINI;
 pub use loss::{Fate, Loss, Unmapped, Untranslatable};
 pub use ollama::OLLAMA;

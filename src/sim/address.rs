@@ -3,6 +3,8 @@ use std::{fmt, time::Duration};
 
 use aconite_toxics::Millis;
 
+use super::provider::{PROVIDERS, Provider, names};
+
 /// The URL names no simulated provider, or names one wrongly.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum SimError {
     /// There is no such provider.
     #[error(
         "there is no simulated provider `{name}`; the nearest is `{nearest}`, and there are {}",
-        list(Provider::NAMES)
+        list(&names())
     )]
     UnknownProvider {
         /// The name as given.
@@ -71,34 +73,12 @@ pub enum SimError {
     },
 }
 
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Provider {
-    OpenAi,
-    Anthropic,
-    Qdrant,
-}
-
-impl Provider {
-    const NAMES: &[&str] = &["openai", "anthropic", "qdrant"];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::OpenAi => "openai",
-            Self::Anthropic => "anthropic",
-            Self::Qdrant => "qdrant",
-        }
-    }
-
-    fn parse(name: &str) -> Result<Self, SimError> {
-        match name.to_ascii_lowercase().as_str() {
-            "openai" => Ok(Self::OpenAi),
-            "anthropic" => Ok(Self::Anthropic),
-            "qdrant" => Ok(Self::Qdrant),
-            _ => {
-                Err(SimError::UnknownProvider { name: name.to_owned(), nearest: nearest(name, Self::NAMES) })
-            }
-        }
-    }
+/// The provider of that name, in any case.
+fn provider(name: &str) -> Result<&'static Provider, SimError> {
+    let known = PROVIDERS.iter().find(|provider| provider.name.eq_ignore_ascii_case(name));
+    known
+        .copied()
+        .ok_or_else(|| SimError::UnknownProvider { name: name.to_owned(), nearest: nearest(name, &names()) })
 }
 
 /// How a model's answer comes.
@@ -118,9 +98,9 @@ impl Default for Pace {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Address {
-    pub(super) provider: Provider,
+    pub(super) provider: &'static Provider,
     pub(super) pace: Pace,
 }
 
@@ -135,16 +115,16 @@ impl Address {
             .ok_or_else(|| SimError::NotSim { url: url.to_owned() })?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (name, path) = place.split_at(place.find(['/', '#']).unwrap_or(place.len()));
-        let provider = Provider::parse(name)?;
+        let provider = provider(name)?;
         if !matches!(path, "" | "/") {
-            return Err(SimError::Path { provider: provider.name(), path: path.to_owned() });
+            return Err(SimError::Path { provider: provider.name, path: path.to_owned() });
         }
         let mut pace = Pace::default();
         let mut seen = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (option, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if provider == Provider::Qdrant {
-                return Err(SimError::NoOptions { provider: provider.name(), option: option.to_owned() });
+            if !provider.is_model {
+                return Err(SimError::NoOptions { provider: provider.name, option: option.to_owned() });
             }
             let option = pace.set(provider, option, value)?;
             if seen.contains(&option) {
@@ -157,7 +137,7 @@ impl Address {
 }
 
 impl Pace {
-    fn set(&mut self, provider: Provider, option: &str, value: &str) -> Result<&'static str, SimError> {
+    fn set(&mut self, provider: &Provider, option: &str, value: &str) -> Result<&'static str, SimError> {
         let refuse = |option, expected| SimError::Value { option, value: value.to_owned(), expected };
         match option {
             "tps" => {
@@ -180,7 +160,7 @@ impl Pace {
                 Ok("tokens")
             }
             _ => Err(SimError::UnknownOption {
-                provider: provider.name(),
+                provider: provider.name,
                 option: option.to_owned(),
                 nearest: nearest(option, OPTIONS),
             }),
@@ -189,12 +169,12 @@ impl Pace {
 }
 
 /// The one of `known` (never empty) that takes the fewest edits to become `name`; the first among equals.
-fn nearest(name: &str, known: &'static [&'static str]) -> &'static str {
+fn nearest(name: &str, known: &[&'static str]) -> &'static str {
     let name = name.to_ascii_lowercase();
     known.iter().copied().min_by_key(|known| strsim::damerau_levenshtein(&name, known)).unwrap_or_default()
 }
 
-fn list(names: &'static [&'static str]) -> impl fmt::Display {
+fn list(names: &[&'static str]) -> impl fmt::Display {
     names.join(", ")
 }
 
@@ -205,7 +185,7 @@ mod tests {
     #[test]
     fn options_are_read_with_their_units() {
         let Address { provider, pace } = Address::parse("sim://openai/?tps=0.5&ttft=200ms&tokens=7").unwrap();
-        assert_eq!(provider, Provider::OpenAi);
+        assert_eq!(provider.name, "openai");
         let expected =
             Pace { ttft: Duration::from_millis(200), gap: Duration::from_secs(2), tokens: Some(7) };
         assert_eq!(pace, expected);
@@ -218,7 +198,7 @@ mod tests {
         for (url, said) in [
             (
                 "sim://opnai",
-                "there is no simulated provider `opnai`; the nearest is `openai`, and there are openai, anthropic, qdrant",
+                "there is no simulated provider `opnai`; the nearest is `openai`, and there are openai, anthropic, gemini, ollama, qdrant",
             ),
             (
                 "sim://openai?ttfb=1s",

@@ -1,4 +1,5 @@
 //! What a simulated model answers, whatever the protocol it is asked in.
+use aconite_dialects::conversation::{self, Json, Part, Request, Role, Stop, ToolChoice};
 use serde_json::{Value, json};
 
 use super::{example::example, text};
@@ -34,19 +35,6 @@ pub(super) struct Tool {
     pub(super) schema: Value,
 }
 
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) enum ToolChoice {
-    /// A tool is called if the prompt names it.
-    #[default]
-    Auto,
-    /// No tool is called.
-    Never,
-    /// The tool that the prompt names is called, else the first.
-    Any,
-    /// This tool is called.
-    Named(String),
-}
-
 #[derive(Debug, Default, PartialEq)]
 pub(super) enum Format {
     #[default]
@@ -61,7 +49,7 @@ pub(super) enum Format {
 #[derive(Debug, PartialEq)]
 pub(super) struct Answer {
     pub(super) blocks: Vec<Block>,
-    pub(super) ending: Ending,
+    pub(super) stop: Stop,
 }
 
 #[derive(Debug, PartialEq)]
@@ -72,19 +60,6 @@ pub(super) enum Block {
         name: String,
         arguments: Vec<String>,
     },
-}
-
-/// Why an answer ends where it does.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Ending {
-    /// All is said.
-    Done,
-    /// A tool is to answer.
-    Calls,
-    /// The limit on tokens is reached.
-    Length,
-    /// This stop text would have come next.
-    Stop(String),
 }
 
 impl Block {
@@ -102,7 +77,8 @@ impl Answer {
     }
 
     /// All of the text, without the calls.
-    pub(super) fn text(&self) -> String {
+    #[cfg(test)]
+    fn text(&self) -> String {
         self.blocks
             .iter()
             .filter(|block| matches!(block, Block::Text(_)))
@@ -113,11 +89,39 @@ impl Answer {
 }
 
 impl Ask {
+    /// What a request asks, with one answer and the canonical text.
+    pub(super) fn of(request: &Request) -> Self {
+        let user = request.turns.iter().rfind(|turn| turn.role == Role::User);
+        let last = request.turns.last().and_then(|turn| turn.parts.last());
+        let tools = request.tools.iter().map(|tool| Tool {
+            name: tool.name.clone(),
+            schema: tool.parameters.as_ref().map_or_else(|| json!({"type": "object"}), Json::value),
+        });
+        Self {
+            prompt: user.map(conversation::Turn::text).unwrap_or_default(),
+            tool_result: match last {
+                Some(Part::ToolResult(result)) => Some(result.text()),
+                _ => None,
+            },
+            tools: tools.collect(),
+            choice: request.tool_choice.clone(),
+            one_tool: request.parallel_tools == Some(false),
+            format: match &request.format {
+                conversation::Format::Text => Format::Text,
+                conversation::Format::Json => Format::Json,
+                conversation::Format::Schema { schema, .. } => Format::Schema(schema.value()),
+            },
+            stop: request.stop.clone(),
+            limit: request.max_tokens,
+            ..Self::default()
+        }
+    }
+
     /// The whole answer.
     pub(super) fn answer(&self) -> Answer {
         let called = self.called();
-        let (mut blocks, mut ending) =
-            if called.is_empty() { self.say() } else { (self.call(&called), Ending::Calls) };
+        let (mut blocks, mut stop) =
+            if called.is_empty() { self.say() } else { (self.call(&called), Stop::ToolCalls) };
         let mut left = self.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         blocks.retain_mut(|block| {
             let (Block::Text(tokens) | Block::Call { arguments: tokens, .. }) = block;
@@ -125,12 +129,12 @@ impl Ask {
             let begun = left > 0;
             if tokens.len() > left {
                 tokens.truncate(left);
-                ending = Ending::Length;
+                stop = Stop::Length;
             }
             left -= tokens.len();
             begun
         });
-        Answer { blocks, ending }
+        Answer { blocks, stop }
     }
 
     fn called(&self) -> Vec<&Tool> {
@@ -164,7 +168,7 @@ impl Ask {
         preface.into_iter().chain(calls).collect()
     }
 
-    fn say(&self) -> (Vec<Block>, Ending) {
+    fn say(&self) -> (Vec<Block>, Stop) {
         let said = match &self.format {
             Format::Text => self.prose(),
             Format::Json => json!({"answer": self.prose(), "simulated": true}).to_string(),
@@ -172,8 +176,8 @@ impl Ask {
         };
         let first_stop = self.stop.iter().filter_map(|stop| Some((said.find(stop.as_str())?, stop))).min();
         let (said, ending) = match first_stop {
-            Some((at, stop)) => (&said[..at], Ending::Stop(stop.clone())),
-            None => (said.as_str(), Ending::Done),
+            Some((at, stop)) => (&said[..at], Stop::StopText(stop.clone())),
+            None => (said.as_str(), Stop::End),
         };
         (vec![Block::Text(owned(said))], ending)
     }
@@ -206,18 +210,6 @@ fn owned(text: &str) -> Vec<String> {
     text::tokens(text).map(str::to_owned).collect()
 }
 
-/// The text of a message's content: a string, or parts of which those with a `text` count.
-pub(super) fn plain_text(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => {
-            let texts = parts.iter().filter_map(|part| part.get("text").and_then(Value::as_str));
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,9 +235,9 @@ mod tests {
     #[test]
     fn a_limit_cuts_and_says_so() {
         let whole = ask("hello").answer();
-        assert_eq!(whole.ending, Ending::Done);
+        assert_eq!(whole.stop, Stop::End);
         let cut = Ask { limit: Some(3), ..ask("hello") }.answer();
-        assert_eq!((cut.tokens(), cut.ending), (3, Ending::Length));
+        assert_eq!((cut.tokens(), cut.stop), (3, Stop::Length));
         let exact = Ask { limit: Some(whole.tokens()), ..ask("hello") }.answer();
         assert_eq!(exact, whole);
     }
@@ -255,14 +247,14 @@ mod tests {
         let stop = vec!["answer".to_owned(), "simulated".to_owned(), "absent".to_owned()];
         let answer = Ask { stop, ..ask("hello") }.answer();
         assert_eq!(answer.text(), "You wrote: \"hello\". This is a ");
-        assert_eq!(answer.ending, Ending::Stop("simulated".to_owned()));
+        assert_eq!(answer.stop, Stop::StopText("simulated".to_owned()));
     }
 
     #[test]
     fn a_tool_is_called_when_named_and_not_after_it_answered() {
         let asked = |prompt| Ask { tools: vec![weather()], ..ask(prompt) };
         assert_eq!(names(&asked("Get weather in Oslo").answer()), ["get_weather"]);
-        assert_eq!(asked("get_weather").answer().ending, Ending::Calls);
+        assert_eq!(asked("get_weather").answer().stop, Stop::ToolCalls);
         assert!(names(&asked("hello").answer()).is_empty());
         let forced = Ask { choice: ToolChoice::Any, ..asked("hello") };
         assert_eq!(names(&forced.answer()), ["get_weather"]);
@@ -275,7 +267,7 @@ mod tests {
     #[test]
     fn a_cut_call_is_cut_json() {
         let answer = Ask { tools: vec![weather()], limit: Some(4), ..ask("get_weather") }.answer();
-        assert_eq!(answer.ending, Ending::Length);
+        assert_eq!(answer.stop, Stop::Length);
         assert_eq!(answer.blocks[0].tokens().concat(), "{\"city\"");
     }
 
@@ -283,7 +275,7 @@ mod tests {
     fn length_repeats_or_cuts_the_text() {
         for length in [1, 7, 500] {
             let answer = Ask { length: Some(length), ..ask("hello") }.answer();
-            assert_eq!((answer.tokens(), answer.ending), (length as u64, Ending::Done));
+            assert_eq!((answer.tokens(), answer.stop), (length as u64, Stop::End));
         }
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! - `sim://openai`: chat completions, responses, embeddings, models; streamed or whole; tools, JSON formats.
 //! - `sim://anthropic`: messages, token counts, models; streamed or whole; tools.
+//! - `sim://gemini`: generateContent and streamGenerateContent, token counts, embeddings, models; tools, JSON formats.
+//! - `sim://ollama`: Ollama's own chat, embeddings, models; streamed or whole; tools, JSON formats.
 //! - `sim://qdrant`: collections and points over REST, really stored (in memory) and really searched.
 //!
 //! The language models take options: `sim://openai?tps=20&ttft=300ms&tokens=500`, see [`Simulator::new`].
@@ -28,17 +30,21 @@ mod answer;
 mod anthropic;
 mod body;
 mod call;
+mod chat;
 mod digest;
 mod example;
-mod fields;
+mod gemini;
+mod ollama;
 mod openai;
+mod provider;
 mod qdrant;
 mod reply;
 #[cfg(test)]
 mod tests;
 mod text;
+mod vectors;
 
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -47,11 +53,10 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tokio::time::Instant;
 
 use self::{
-    address::{Address, Pace, Provider},
+    address::{Address, Pace},
     body::Schedule,
     call::{Call, Unreadable},
-    qdrant::Store,
-    reply::Reply,
+    provider::Server,
 };
 
 pub use self::{address::SimError, body::SimBody};
@@ -62,19 +67,12 @@ pub const MAX_REQUEST_BYTES: usize = 32 << 20;
 /// A simulated provider. A clone is the same provider: it shares what has been stored.
 #[derive(Clone, Debug)]
 pub struct Simulator {
-    server: Server,
+    server: Arc<dyn Server>,
     pace: Pace,
 }
 
-#[derive(Clone, Debug)]
-enum Server {
-    OpenAi,
-    Anthropic,
-    Qdrant(Store),
-}
-
 impl Simulator {
-    /// Starts the provider that `url` names: `sim://openai`, `sim://anthropic` or `sim://qdrant`.
+    /// Starts the provider that `url` names, such as `sim://openai`.
     ///
     /// Options of the language models, as a query string:
     ///
@@ -88,12 +86,7 @@ impl Simulator {
     /// [`SimError`] if the URL names no simulated provider, or an option that is unknown, out of range or given twice.
     pub fn new(url: &str) -> Result<Self, SimError> {
         let Address { provider, pace } = Address::parse(url)?;
-        let server = match provider {
-            Provider::OpenAi => Server::OpenAi,
-            Provider::Anthropic => Server::Anthropic,
-            Provider::Qdrant => Server::Qdrant(Store::default()),
-        };
-        Ok(Self { server, pace })
+        Ok(Self { server: (provider.start)(), pace })
     }
 
     /// Answers one request as the provider would. Whatever is wrong with the request is said in the provider's own
@@ -108,30 +101,14 @@ impl Simulator {
     {
         let (head, body) = request.into_parts();
         let reply = match Limited::new(body, MAX_REQUEST_BYTES).collect().await {
-            Ok(collected) => self.answer(&Call::new(head, collected.to_bytes())),
-            Err(error) if error.is::<LengthLimitError>() => self.refuse(Unreadable::TooLarge),
-            Err(_) => self.refuse(Unreadable::Broken),
+            Ok(collected) => self.server.answer(&Call::new(head, collected.to_bytes()), &self.pace),
+            Err(error) if error.is::<LengthLimitError>() => self.server.refuse(Unreadable::TooLarge),
+            Err(_) => self.server.refuse(Unreadable::Broken),
         };
         let schedule = Schedule { first: Instant::now() + self.pace.ttft, gap: self.pace.gap };
         if reply.waits_before_head() {
             tokio::time::sleep_until(schedule.first).await;
         }
         reply.into_response(schedule)
-    }
-
-    fn answer(&self, call: &Call) -> Reply {
-        match &self.server {
-            Server::OpenAi => openai::answer(call, &self.pace),
-            Server::Anthropic => anthropic::answer(call, &self.pace),
-            Server::Qdrant(store) => qdrant::answer(call, store),
-        }
-    }
-
-    fn refuse(&self, why: Unreadable) -> Reply {
-        match &self.server {
-            Server::OpenAi => openai::refuse(why),
-            Server::Anthropic => anthropic::refuse(why),
-            Server::Qdrant(_) => qdrant::refuse(why),
-        }
     }
 }

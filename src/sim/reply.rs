@@ -1,5 +1,5 @@
 //! What a simulated provider answers, before it is put on the clock.
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE},
@@ -27,14 +27,34 @@ impl Reply {
         Self::of(status, "application/json", Content::Ready(to_json(body)))
     }
 
+    /// JSON over several lines, as Google prints errors.
+    pub(super) fn pretty(status: StatusCode, body: &serde_json::Value) -> Self {
+        let body = format!("{body:#}\n");
+        Self::of(status, "application/json; charset=UTF-8", Content::Ready(body.into()))
+    }
+
     /// A model's whole answer: its head comes after the time to first token.
     pub(super) fn generated(body: &impl Serialize) -> Self {
         Self::of(StatusCode::OK, "application/json", Content::Generated(to_json(body)))
     }
 
-    pub(super) fn events(events: impl Iterator<Item = Event> + Send + Sync + 'static) -> Self {
-        Self::of(StatusCode::OK, "text/event-stream; charset=utf-8", Content::Events(Box::new(events)))
+    pub(super) fn stream(
+        content_type: &'static str,
+        events: impl Iterator<Item = Event> + Send + Sync + 'static,
+    ) -> Self {
+        Self::of(StatusCode::OK, content_type, Content::Events(Box::new(events)))
             .with(CACHE_CONTROL, "no-cache")
+    }
+
+    /// The stream, with one more event at its end. A whole answer stays as it is.
+    pub(super) fn ended_by(mut self, bytes: Bytes) -> Self {
+        self.content = match self.content {
+            Content::Events(events) => {
+                Content::Events(Box::new(events.chain([Event { bytes, token: false }])))
+            }
+            whole => whole,
+        };
+        self
     }
 
     pub(super) fn text(status: StatusCode, body: impl Into<Bytes>) -> Self {
@@ -76,36 +96,6 @@ impl Reply {
             response.headers_mut().insert(CONTENT_LENGTH, length.into());
         }
         response
-    }
-}
-
-impl Event {
-    /// `data: JSON`.
-    pub(super) fn unnamed(data: &impl Serialize) -> Self {
-        Self::raw("", &to_json(data))
-    }
-
-    /// `event: NAME` and `data: JSON`.
-    pub(super) fn named(name: &str, data: &impl Serialize) -> Self {
-        Self::raw(name, &to_json(data))
-    }
-
-    pub(super) fn raw(name: &str, data: &[u8]) -> Self {
-        let mut bytes = BytesMut::with_capacity(name.len() + data.len() + 17);
-        if !name.is_empty() {
-            bytes.put_slice(b"event: ");
-            bytes.put_slice(name.as_bytes());
-            bytes.put_u8(b'\n');
-        }
-        bytes.put_slice(b"data: ");
-        bytes.put_slice(data);
-        bytes.put_slice(b"\n\n");
-        Self { bytes: bytes.freeze(), token: false }
-    }
-
-    /// The same event, bringing a token.
-    pub(super) fn with_token(self) -> Self {
-        Self { token: true, ..self }
     }
 }
 

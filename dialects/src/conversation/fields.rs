@@ -144,7 +144,10 @@ pub struct Fields<'d> {
 }
 
 /// Reads a body as JSON.
-pub(super) fn parse(body: &[u8]) -> Result<Document<'_>, FieldError> {
+///
+/// # Errors
+/// If it is not JSON, or nested more than 256 deep.
+pub fn parse(body: &[u8]) -> Result<Document<'_>, FieldError> {
     Document::parse(body)
         .map_err(|error| FieldError { path: Path::default(), problem: Problem::NotJson(error) })
 }

@@ -99,7 +99,7 @@ pub enum Part {
 pub(super) fn text_of(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.clone()),
-        Part::ToolResult(result) => Some(text_of(&result.parts)),
+        Part::ToolResult(result) => Some(result.text()),
         _ => None,
     });
     texts.collect::<Vec<_>>().join("\n")
@@ -223,6 +223,13 @@ pub struct ToolResult {
     pub parts: Vec<Part>,
     /// Whether the tool failed.
     pub is_error: bool,
+}
+
+impl ToolResult {
+    /// All of its text.
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
 }
 
 /// What the model thought.

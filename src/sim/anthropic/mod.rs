@@ -1,17 +1,37 @@
 //! Anthropic's API: messages, token counts, models.
-mod message;
-mod messages;
 mod models;
 mod refusal;
 
+use std::sync::Arc;
+
+use aconite_dialects::conversation::{ANTHROPIC, Fields, Head, parse};
 use http::{HeaderName, Method, StatusCode, header::AUTHORIZATION};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use self::refusal::Refusal;
 use super::{
     address::Pace,
     call::{Call, Unreadable},
+    chat::{Speaker, check_choice, count},
+    digest::Digest,
+    provider::{Provider, Server},
     reply::Reply,
+};
+
+pub(super) static PROVIDER: Provider =
+    Provider { name: "anthropic", is_model: true, start: || Arc::new(Anthropic) };
+
+static MESSAGES: Speaker = Speaker {
+    codec: ANTHROPIC,
+    head: |request, digest| Head {
+        id: digest.id("msg_01", 22),
+        model: request.model.clone(),
+        tier: Some("standard".to_owned()),
+        ..Head::default()
+    },
+    call_id: |digest| digest.id("toolu_01", 22),
+    talks_first: true,
+    stream_type: "text/event-stream; charset=utf-8",
 };
 
 /// Requests and tokens per minute that the rate-limit headers speak of.
@@ -21,7 +41,22 @@ const LIMIT_OUTPUT_TOKENS: u64 = 400_000;
 /// A fixed moment, so that answers do not change.
 const RESET: &str = "2026-01-01T00:00:00Z";
 
-pub(super) fn answer(call: &Call, pace: &Pace) -> Reply {
+#[derive(Debug)]
+struct Anthropic;
+
+impl Server for Anthropic {
+    fn answer(&self, call: &Call, pace: &Pace) -> Reply {
+        answer(call, pace)
+    }
+
+    fn refuse(&self, why: Unreadable) -> Reply {
+        let request_id = Digest::of(b"unreadable").id("req_011C", 20);
+        let reply = Refusal::unreadable(why).into_reply(&request_id);
+        reply.with(HeaderName::from_static("request-id"), request_id)
+    }
+}
+
+fn answer(call: &Call, pace: &Pace) -> Reply {
     let request_id = call.digest().id("req_011C", 20);
     let reply = respond(call, pace).unwrap_or_else(|refusal| refusal.into_reply(&request_id));
     let mut reply = reply
@@ -44,12 +79,6 @@ pub(super) fn answer(call: &Call, pace: &Pace) -> Reply {
     reply
 }
 
-pub(super) fn refuse(why: Unreadable) -> Reply {
-    let request_id = super::digest::Digest::of(b"unreadable").id("req_011C", 20);
-    let reply = Refusal::unreadable(why).into_reply(&request_id);
-    reply.with(HeaderName::from_static("request-id"), request_id)
-}
-
 fn respond(call: &Call, pace: &Pace) -> Result<Reply, Refusal> {
     let expected = match call.segments()[..] {
         ["v1", "messages"] | ["v1", "messages", "count_tokens"] => Method::POST,
@@ -69,14 +98,21 @@ fn respond(call: &Call, pace: &Pace) -> Result<Reply, Refusal> {
         ["v1", "models"] => Ok(models::list()),
         ["v1", "models", id] => Ok(models::retrieve(id)),
         ["v1", "messages", _] => {
-            let tokens = messages::count(&body(call)?)?;
-            Ok(Reply::json(StatusCode::OK, &json!({"input_tokens": tokens})))
+            let request = ANTHROPIC.read_request(&call.path, &call.body)?;
+            Ok(Reply::json(StatusCode::OK, &json!({"input_tokens": count(&request)})))
         }
-        _ => messages::answer(&body(call)?, call.digest(), pace),
+        _ => converse(call, pace),
     }
 }
 
-fn body(call: &Call) -> Result<Value, Refusal> {
-    serde_json::from_slice(&call.body)
-        .map_err(|error| Refusal::bad(format!("The request body is not valid JSON: {error}")))
+fn converse(call: &Call, pace: &Pace) -> Result<Reply, Refusal> {
+    let request = ANTHROPIC.read_request(&call.path, &call.body)?;
+    let document = parse(&call.body)?;
+    let fields = Fields::root(&document)?;
+    fields.require("max_tokens")?;
+    fields.number("temperature", 0, 1)?;
+    if let Some(choice) = fields.object("tool_choice")? {
+        check_choice(&request, &choice, "name")?;
+    }
+    Ok(MESSAGES.reply(&request, call.digest(), pace))
 }

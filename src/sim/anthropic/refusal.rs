@@ -1,12 +1,9 @@
 //! Anthropic's errors.
+use aconite_dialects::conversation::{FieldError, Kind, Problem};
 use http::{Method, StatusCode, header::ALLOW};
 use serde_json::json;
 
-use crate::sim::{
-    call::Unreadable,
-    fields::{FieldError, Kind, Problem},
-    reply::Reply,
-};
+use crate::sim::{call::Unreadable, reply::Reply};
 
 /// An error in Anthropic's envelope.
 #[derive(Debug, PartialEq)]
@@ -66,6 +63,7 @@ impl Refusal {
 impl From<FieldError> for Refusal {
     fn from(FieldError { path, problem }: FieldError) -> Self {
         let said = match problem {
+            Problem::NotJson(error) => format!("The request body is not valid JSON: {error}"),
             Problem::Missing => "Field required".to_owned(),
             Problem::Type { expected, .. } => format!("Input should be {}", noun(expected)),
             Problem::TooSmall { least, .. } => format!("Input should be greater than or equal to {least}"),

@@ -1,21 +1,25 @@
 //! OpenAI's API: chat completions, responses, embeddings, models.
-mod chat;
-mod completion;
 mod embeddings;
 mod models;
 mod refusal;
-mod response;
-mod responses;
 
+use std::sync::Arc;
+
+use aconite_dialects::conversation::{Fields, Head, OPENAI_CHAT, OPENAI_RESPONSES, Request, parse};
 use http::{HeaderName, Method, header::AUTHORIZATION};
-use serde_json::Value;
 
 use self::refusal::Refusal;
 use super::{
     address::Pace,
     call::{Call, Unreadable},
+    chat::{Speaker, check_choice},
+    digest::Digest,
+    provider::{Provider, Server},
     reply::Reply,
 };
+
+pub(super) static PROVIDER: Provider =
+    Provider { name: "openai", is_model: true, start: || Arc::new(OpenAi) };
 
 /// When everything was created: a fixed moment (2026-01-01T00:00:00Z), so that answers do not change.
 const CREATED: u64 = 1_767_225_600;
@@ -24,7 +28,43 @@ const CREATED: u64 = 1_767_225_600;
 const LIMIT_REQUESTS: u64 = 10_000;
 const LIMIT_TOKENS: u64 = 2_000_000;
 
-pub(super) fn answer(call: &Call, pace: &Pace) -> Reply {
+static CHAT: Speaker = Speaker {
+    codec: OPENAI_CHAT,
+    head: |request, digest| Head {
+        id: digest.id("chatcmpl-", 29),
+        fingerprint: Some(Digest::of(request.model.as_bytes()).hex("fp_", 10)),
+        ..head(request)
+    },
+    call_id: |digest| digest.id("call_", 24),
+    talks_first: false,
+    stream_type: "text/event-stream; charset=utf-8",
+};
+
+static RESPONSES: Speaker = Speaker {
+    codec: OPENAI_RESPONSES,
+    head: |request, digest| Head { id: digest.hex("resp_", 48), ..head(request) },
+    ..CHAT
+};
+
+fn head(request: &Request) -> Head {
+    let (model, tier) = (request.model.clone(), Some("default".to_owned()));
+    Head { model, tier, created: Some(CREATED), ..Head::default() }
+}
+
+#[derive(Debug)]
+struct OpenAi;
+
+impl Server for OpenAi {
+    fn answer(&self, call: &Call, pace: &Pace) -> Reply {
+        answer(call, pace)
+    }
+
+    fn refuse(&self, why: Unreadable) -> Reply {
+        Refusal::unreadable(why).into_reply()
+    }
+}
+
+fn answer(call: &Call, pace: &Pace) -> Reply {
     let reply = respond(call, pace).unwrap_or_else(Refusal::into_reply);
     let spent = super::text::count(&String::from_utf8_lossy(&call.body));
     let remaining = LIMIT_TOKENS.saturating_sub(spent);
@@ -44,10 +84,6 @@ pub(super) fn answer(call: &Call, pace: &Pace) -> Reply {
     fixed.into_iter().fold(reply, |reply, (name, value)| reply.with(HeaderName::from_static(name), value))
 }
 
-pub(super) fn refuse(why: Unreadable) -> Reply {
-    Refusal::unreadable(why).into_reply()
-}
-
 fn respond(call: &Call, pace: &Pace) -> Result<Reply, Refusal> {
     let expected = match call.segments()[..] {
         ["v1", "chat", "completions"] | ["v1", "responses"] | ["v1", "embeddings"] => Method::POST,
@@ -63,12 +99,19 @@ fn respond(call: &Call, pace: &Pace) -> Result<Reply, Refusal> {
     match call.segments()[..] {
         ["v1", "models"] => Ok(models::list()),
         ["v1", "models", id] => Ok(models::retrieve(id)),
-        ["v1", "embeddings"] => embeddings::answer(&body(call)?),
-        ["v1", "responses"] => responses::answer(&body(call)?, call.digest(), pace),
-        _ => chat::answer(&body(call)?, call.digest(), pace),
+        ["v1", "embeddings"] => embeddings::answer(&call.body),
+        ["v1", "responses"] => converse(&RESPONSES, call, pace),
+        _ => converse(&CHAT, call, pace),
     }
 }
 
-fn body(call: &Call) -> Result<Value, Refusal> {
-    serde_json::from_slice(&call.body).map_err(|_| Refusal::not_json())
+fn converse(speaker: &Speaker, call: &Call, pace: &Pace) -> Result<Reply, Refusal> {
+    let request = speaker.codec.read_request(&call.path, &call.body)?;
+    let document = parse(&call.body)?;
+    let fields = Fields::root(&document)?;
+    fields.number("temperature", 0, 2)?;
+    fields.number("top_p", 0, 1)?;
+    fields.integer("n", 1, 128)?;
+    check_choice(&request, &fields, "tool_choice")?;
+    Ok(speaker.reply(&request, call.digest(), pace))
 }

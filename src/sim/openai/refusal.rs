@@ -1,10 +1,10 @@
 //! OpenAI's errors.
+use aconite_dialects::conversation::{FieldError, Kind, Problem};
 use http::{Method, StatusCode, header::ALLOW};
 use serde_json::json;
 
 use crate::sim::{
     call::{Call, Unreadable},
-    fields::{FieldError, Kind, Problem},
     reply::Reply,
 };
 
@@ -84,6 +84,7 @@ impl From<FieldError> for Refusal {
         }
         let path = path.to_string();
         let (message, code) = match problem {
+            Problem::NotJson(_) => return Self::not_json(),
             Problem::Missing if path == "model" => {
                 return Self::bad("you must provide a model parameter", None, None);
             }

@@ -12,6 +12,8 @@ mod search;
 mod store;
 mod vectors;
 
+use std::sync::Arc;
+
 use http::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::{Serialize, de::DeserializeOwned};
@@ -25,13 +27,14 @@ use self::{
         Batch, Count, CreateCollection, CreateIndex, DeletePayload, Query, Retrieve, Scroll, Search,
         Selector, SetPayload, Upsert,
     },
+    store::Store,
 };
 use super::{
+    address::Pace,
     call::{Call, Unreadable},
+    provider::{Provider, Server},
     reply::Reply,
 };
-
-pub(super) use self::store::Store;
 
 /// What the clients compare their own version with: they want the same major, and a minor at most one away.
 const VERSION: &str = "1.19.0";
@@ -39,12 +42,17 @@ const VERSION: &str = "1.19.0";
 /// Seconds that every request claims to have taken: fixed, so that answers do not change.
 const TIME: f64 = 0.000_125;
 
-pub(super) fn answer(call: &Call, store: &Store) -> Reply {
-    respond(call, store).unwrap_or_else(Refusal::into_reply)
-}
+pub(super) static PROVIDER: Provider =
+    Provider { name: "qdrant", is_model: false, start: || Arc::new(Store::default()) };
 
-pub(super) fn refuse(why: Unreadable) -> Reply {
-    Refusal::unreadable(why).into_reply()
+impl Server for Store {
+    fn answer(&self, call: &Call, _pace: &Pace) -> Reply {
+        respond(call, self).unwrap_or_else(Refusal::into_reply)
+    }
+
+    fn refuse(&self, why: Unreadable) -> Reply {
+        Refusal::unreadable(why).into_reply()
+    }
 }
 
 fn respond(call: &Call, store: &Store) -> Result<Reply, Refusal> {

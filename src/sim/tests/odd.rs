@@ -125,6 +125,30 @@ fn messages() -> Value {
     })
 }
 
+fn contents() -> Value {
+    json!({
+        "contents": [
+            {"role": "model", "parts": [{"functionCall": {"name": "it", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "it", "response": {"output": "ok"}}}]},
+        ],
+        "systemInstruction": {"parts": [{"text": "be brief"}]},
+        "tools": [{"functionDeclarations": [{"name": "it", "parameters": {"type": "OBJECT"}}]}],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["it"]}},
+        "generationConfig": {"candidateCount": 2, "maxOutputTokens": 5, "stopSequences": ["x"], "responseSchema": {},
+            "thinkingConfig": {"thinkingBudget": 1}},
+    })
+}
+
+fn ollama() -> Value {
+    json!({
+        "model": "m", "messages": [{"role": "user", "content": "use it", "images": ["aaaa"]},
+            {"role": "assistant", "tool_calls": [{"function": {"name": "it", "arguments": {}}}]},
+            {"role": "tool", "tool_name": "it", "content": "ok"}],
+        "tools": [{"type": "function", "function": {"name": "it", "parameters": {"type": "object"}}}],
+        "format": {"type": "object"}, "options": {"num_predict": 5, "stop": ["x"]}, "think": true,
+    })
+}
+
 /// A good body for each of Qdrant's routes.
 fn qdrant() -> Vec<(&'static str, &'static str, Value)> {
     let filter = json!({
@@ -171,7 +195,7 @@ fn nearly_qdrant() -> impl Strategy<Value = (&'static str, &'static str, Value)>
     prop::strategy::Union::new(qdrant().into_iter().map(of_route))
 }
 
-fn answered(url: &'static str, method: &str, path: &str, body: impl Into<Bytes>) -> u16 {
+fn answered(url: &str, method: &str, path: &str, body: impl Into<Bytes>) -> u16 {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
@@ -188,6 +212,13 @@ proptest! {
         for path in ["/v1/chat/completions", "/v1/responses", "/v1/embeddings"] {
             prop_assert!([200, 400].contains(&answered("sim://openai", "POST", path, body.to_string())));
         }
+        for verb in ["generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents"] {
+            let path = format!("/v1beta/models/m:{verb}");
+            prop_assert!([200, 400].contains(&answered("sim://gemini", "POST", &path, body.to_string())));
+        }
+        for path in ["/api/chat", "/api/embed", "/api/show"] {
+            prop_assert!([200, 400].contains(&answered("sim://ollama", "POST", path, body.to_string())));
+        }
         for path in ["/v1/messages", "/v1/messages/count_tokens"] {
             prop_assert!([200, 400].contains(&answered("sim://anthropic", "POST", path, body.to_string())));
         }
@@ -196,11 +227,14 @@ proptest! {
     #[test]
     fn nearly_good_requests_are_answered_or_refused(
         chat in nearly(chat()), responses in nearly(responses()), messages in nearly(messages()),
+        contents in nearly(contents()), ollama in nearly(ollama()),
     ) {
         for (url, path, body) in [
             ("sim://openai", "/v1/chat/completions", chat),
             ("sim://openai", "/v1/responses", responses),
             ("sim://anthropic", "/v1/messages", messages),
+            ("sim://gemini", "/v1beta/models/m:streamGenerateContent", contents),
+            ("sim://ollama", "/api/chat", ollama),
         ] {
             prop_assert!([200, 400].contains(&answered(url, "POST", path, body.to_string())), "{}", path);
         }
@@ -223,9 +257,9 @@ proptest! {
     fn any_bytes_on_any_path_are_answered(
         body in prop::collection::vec(any::<u8>(), 0..64), path in "/[!-~&&[^#]]{0,20}", method in "[A-Z]{1,7}",
     ) {
-        for url in ["sim://openai", "sim://anthropic", "sim://qdrant"] {
+        for url in super::super::provider::names().into_iter().map(|name| format!("sim://{name}")) {
             let Ok(_) = path.parse::<http::Uri>() else { continue };
-            prop_assert!(answered(url, &method, &path, body.clone()) < 500);
+            prop_assert!(answered(&url, &method, &path, body.clone()) < 500);
         }
     }
 }

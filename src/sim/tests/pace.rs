@@ -112,6 +112,8 @@ async fn a_body_too_large_is_refused_in_the_providers_words() {
     for (url, pointer, kind) in [
         ("sim://openai", "/error/type", "invalid_request_error"),
         ("sim://anthropic", "/error/type", "request_too_large"),
+        ("sim://gemini", "/error/status", "INVALID_ARGUMENT"),
+        ("sim://ollama", "/error", "http: request body too large"),
     ] {
         let response = send(url, "POST", CHAT, vec![b' '; MAX_REQUEST_BYTES + 1]).await;
         assert_eq!(response.status(), 413);

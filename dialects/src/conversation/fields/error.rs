@@ -16,7 +16,6 @@ pub struct FieldError {
 
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
 pub enum Problem {
     /// The body is not JSON.
     #[error("{0}")]

@@ -104,6 +104,8 @@ impl StreamWriter for Writer {
         match delta {
             Delta::Start(head) => {
                 self.head = head.clone();
+                // Every chunk tells what was used so far.
+                self.usage = head.usage;
                 Vec::new()
             }
             Delta::Text { choice, text, .. } | Delta::Refusal { choice, text } => {
