@@ -1,4 +1,6 @@
 //! What must hold for every format.
 
+mod corpus;
+mod edges;
 mod laws;
 mod samples;

@@ -51,7 +51,9 @@ async fn a_stream_is_the_whole_answer_and_says_at_its_end_why_it_ends() {
     let text: String = chunks.iter().map(|chunk| part(chunk, "text").as_str().unwrap().to_owned()).collect();
     assert_eq!(part(&whole, "text"), text.as_str());
     let (last, before) = chunks.split_last().unwrap();
-    assert!(before.len() > 10 && before.iter().all(|chunk| chunk.pointer("/candidates/0/finishReason").is_none()));
+    assert!(
+        before.len() > 10 && before.iter().all(|chunk| chunk.pointer("/candidates/0/finishReason").is_none())
+    );
     assert_eq!(last["candidates"][0]["finishReason"], "STOP");
     assert_eq!(last["usageMetadata"], whole["usageMetadata"]);
     assert!(chunks.iter().all(|chunk| chunk["responseId"] == last["responseId"]));
@@ -85,10 +87,10 @@ async fn a_named_function_is_called_and_its_response_repeated() {
 
     let mut request = with_tool("get_weather please");
     let response = json!({"functionResponse": {"name": "get_weather", "response": {"output": "sunny"}}});
-    request["contents"].as_array_mut().unwrap().extend([
-        whole["candidates"][0]["content"].clone(),
-        json!({"role": "user", "parts": [response]}),
-    ]);
+    request["contents"]
+        .as_array_mut()
+        .unwrap()
+        .extend([whole["candidates"][0]["content"].clone(), json!({"role": "user", "parts": [response]})]);
     let answer = post(URL, WHOLE, request).await;
     let text = part(&answer, "text");
     assert!(text.as_str().unwrap().starts_with("The tool answered: \"sunny\"."), "{text}");

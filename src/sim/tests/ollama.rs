@@ -27,7 +27,8 @@ async fn lines(mut body: Value) -> Vec<Value> {
 #[tokio::test(start_paused = true)]
 async fn an_answer_whole() {
     let options = json!({"num_predict": 3});
-    let request = json!({"model": "llama3.2", "messages": user("hello"), "stream": false, "options": options});
+    let request =
+        json!({"model": "llama3.2", "messages": user("hello"), "stream": false, "options": options});
     let answer = post(URL, CHAT, request).await;
     let expected = json!({
         "model": "llama3.2", "created_at": "2026-01-01T00:00:00Z",
