@@ -257,7 +257,7 @@ proptest! {
     fn any_bytes_on_any_path_are_answered(
         body in prop::collection::vec(any::<u8>(), 0..64), path in "/[!-~&&[^#]]{0,20}", method in "[A-Z]{1,7}",
     ) {
-        for url in super::super::provider::names().into_iter().map(|name| format!("sim://{name}")) {
+        for url in provider::names().into_iter().map(|name| format!("sim://{name}")) {
             let Ok(_) = path.parse::<http::Uri>() else { continue };
             prop_assert!(answered(&url, &method, &path, body.clone()) < 500);
         }
