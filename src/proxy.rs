@@ -194,13 +194,13 @@ pub(crate) async fn reach(
         Way::AsAsked => asked,
         Way::At(address) => asked.at(address),
         Way::Fails(ConnectFault::StaleAddress(_)) => {
-            let leaving = wait_for_the_client_to_leave(client);
+            let leaving = link::closed_by_peer(client);
             // As if it had been tried.
             let _ = tokio::time::timeout(upstreams.connect_timeout, leaving).await;
             return None;
         }
         Way::Fails(ConnectFault::Blackhole | ConnectFault::DnsTimeout | ConnectFault::TlsStall) => {
-            wait_for_the_client_to_leave(client).await;
+            link::closed_by_peer(client).await;
             return None;
         }
         Way::Fails(_) => return None,
@@ -214,18 +214,6 @@ pub(crate) async fn reach(
         Err(error) => {
             tracing::warn!(proxy = %connection.proxy.name, %error, "no connection to the upstream");
             None
-        }
-    }
-}
-
-/// Comes back when the client has closed or broken its connection.
-async fn wait_for_the_client_to_leave(client: &TcpStream) {
-    use tokio::io::Interest;
-    loop {
-        match client.ready(Interest::READABLE).await {
-            Ok(ready) if ready.is_read_closed() => return,
-            Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-            Err(_) => return,
         }
     }
 }

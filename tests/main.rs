@@ -42,6 +42,8 @@ mod support;
 mod stale_address;
 // Real bug reports about Toxiproxy.
 mod tox_cases;
+// Relays, clocks, stops.
+mod control;
 // Real bug reports about forward proxies and TLS.
 mod forward_cases;
 // Origins and clients with TLS.

@@ -6,19 +6,28 @@ use tokio::time::{Instant, sleep_until};
 use crate::link::{Phase, SocketControl};
 
 /// Comes back when the client of an HTTP/1 connection has rested for `idle` between requests, or has taken longer than
-/// `head` for a request's head, and with which of the two.
+/// `head` for a request's head, and with which of the two. `began` is when the first head began, if it has.
 ///
 /// To be polled after what reads and writes, in the same task: it looks at how far that has come. There is one timer for
 /// the connection, which hardly ever moves.
-pub(crate) async fn run_out(control: &SocketControl, head: Duration, idle: Duration) -> Phase {
+pub(crate) async fn run_out(
+    control: &SocketControl,
+    head: Duration,
+    idle: Duration,
+    mut began: Option<Instant>,
+) -> Phase {
     let mut seen = control.phase();
-    let mut since = Instant::now();
-    let mut timer = pin!(sleep_until(since + idle));
+    let first = |phase, began: &mut Option<Instant>| {
+        let first = if phase == Phase::Head { began.take() } else { None };
+        first.unwrap_or_else(Instant::now)
+    };
+    let mut since = first(seen.0, &mut began);
+    let mut timer = pin!(sleep_until(Instant::now() + idle));
     poll_fn(|cx| {
         loop {
             let now = control.phase();
             if now != seen {
-                (seen, since) = (now, Instant::now());
+                (seen, since) = (now, first(now.0, &mut began));
             }
             let deadline = match seen.0 {
                 Phase::Idle => since + idle,
@@ -54,6 +63,10 @@ mod tests {
     }
 
     async fn after(moves: &[Move]) -> (Phase, Duration) {
+        after_beginning(None, moves).await
+    }
+
+    async fn after_beginning(began: Option<Instant>, moves: &[Move]) -> (Phase, Duration) {
         let control = SocketControl::new();
         let start = Instant::now();
         let moving = async {
@@ -66,7 +79,7 @@ mod tests {
         tokio::select! {
             biased;
             () = moving => unreachable!(),
-            phase = run_out(&control, HEAD, IDLE) => (phase, start.elapsed()),
+            phase = run_out(&control, HEAD, IDLE, began) => (phase, start.elapsed()),
         }
     }
 
@@ -85,5 +98,18 @@ mod tests {
         // The next request's time is its own.
         let next = [(1, head), (2, exchange), (3, idle), (20, head)];
         assert_eq!(after(&next).await, (Phase::Head, secs(50)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_04_time_spent_on_the_first_bytes_counts() {
+        let secs = Duration::from_secs;
+        let head = SocketControl::bytes_came as fn(&_);
+        let began = Instant::now();
+        tokio::time::advance(secs(20)).await;
+        assert_eq!(after_beginning(Some(began), &[(0, head)]).await, (Phase::Head, secs(10)));
+        // It is the first head's alone.
+        let began = Instant::now();
+        let next = [(0, head), (1, begin as _), (2, SocketControl::exchange_ends as _), (3, head)];
+        assert_eq!(after_beginning(Some(began), &next).await, (Phase::Head, secs(33)));
     }
 }

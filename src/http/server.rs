@@ -1,5 +1,5 @@
 //! The client's side of HTTP connections.
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc};
 
 use aconite_toxics::{ConnectFault, Direction};
 use hyper::{
@@ -8,19 +8,22 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::{AlertDescription, sign::CertifiedKey};
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 
 use super::{
     client::{Client, Via},
     exchange, own_answer,
     patience::run_out,
-    tunnel,
+    tunnel::{self, write_last_answer},
     upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
 };
 use crate::{
     connection::{ByteGovernor, ConnectionShared},
-    link::{ClientIo, Lane, Phase, SocketControl, ToxicSocket},
-    proxy::Kind,
+    link::{ClientIo, Lane, Peek, Phase, SocketControl, ToxicSocket},
+    proxy::{Kind, ProxyContext},
     steady::steady,
     tls::{self, Negotiated as _, host::Readable},
 };
@@ -38,10 +41,13 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) 
                 connection.leads_to(&**target);
                 let via = Via::Reverse(Arc::clone(target));
                 match tls {
-                    None => match sniff(&stream, connection.proxy.idle_timeout).await {
-                        Some(Sniffed::Http2) => serve_plain(stream, &connection, via, true).await,
-                        Some(_) => serve_plain(stream, &connection, via, false).await,
-                        None => {}
+                    None => match sniff(&stream, &connection.proxy).await {
+                        Ok((Sniffed::Http2, began)) => {
+                            serve_plain(stream, &connection, via, true, began).await;
+                        }
+                        Ok((_, began)) => serve_plain(stream, &connection, via, false, began).await,
+                        Err(Unsaid::Half) => write_last_answer(stream, own_answer::too_slow()).await,
+                        Err(Unsaid::Nothing) => {}
                     },
                     Some(leaf) => Box::pin(serve_tls(stream, &connection, via, Arc::clone(leaf))).await,
                 }
@@ -89,24 +95,46 @@ impl Sniffed {
     }
 }
 
-/// Looks at the first bytes and leaves them where they are; `None` if the client ends or says nothing.
-pub(crate) async fn sniff(stream: &TcpStream, patience: Duration) -> Option<Sniffed> {
-    let mut bytes = [0; 24];
-    let looking = async {
-        let mut before = 0;
-        loop {
-            let count = stream.peek(&mut bytes).await.ok().filter(|count| *count > 0)?;
-            if let Some(sniffed) = Sniffed::by(bytes.get(..count)?) {
-                return Some(sniffed);
-            }
-            if count == before {
-                // The same few bytes again: wait for more without spinning.
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            before = count;
+/// Why the first bytes tell nothing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Unsaid {
+    /// The client sent nothing for `idle_timeout`, or ended before it had sent enough.
+    Nothing,
+    /// The client began and did not go on within `header_timeout`.
+    Half,
+}
+
+/// Looks at the first bytes and leaves them where they are, until `decide` knows what they are. Gives that and the moment
+/// at which the first of them came.
+///
+/// # Errors
+/// If too few come, or too late.
+pub(crate) async fn look<T>(
+    stream: &TcpStream,
+    bytes: &mut [u8],
+    proxy: &ProxyContext,
+    decide: impl Fn(&[u8]) -> Option<T>,
+) -> Result<(T, Instant), Unsaid> {
+    let mut peek = Peek::new(stream);
+    let first = timeout(proxy.idle_timeout, peek.more(bytes));
+    let mut count = first.await.map_err(|_| Unsaid::Nothing)?;
+    let began = Instant::now();
+    let deadline = began + proxy.header_timeout;
+    loop {
+        let seen = bytes.get(..count).filter(|seen| !seen.is_empty()).ok_or(Unsaid::Nothing)?;
+        if let Some(decided) = decide(seen) {
+            return Ok((decided, began));
         }
-    };
-    tokio::time::timeout(patience, looking).await.ok()?
+        count = timeout_at(deadline, peek.more(bytes)).await.map_err(|_| Unsaid::Half)?;
+    }
+}
+
+/// What a client begins to speak, and when its first byte came.
+///
+/// # Errors
+/// If it cannot be told.
+pub(crate) async fn sniff(stream: &TcpStream, proxy: &ProxyContext) -> Result<(Sniffed, Instant), Unsaid> {
+    look(stream, &mut [0; 24], proxy, Sniffed::by).await
 }
 
 pub(crate) fn socket(stream: TcpStream, connection: &Arc<ConnectionShared>) -> (Socket, SocketControl) {
@@ -121,10 +149,11 @@ pub(crate) async fn serve_plain(
     connection: &Arc<ConnectionShared>,
     via: Via,
     http2: bool,
+    began: Instant,
 ) {
     let (socket, control) = socket(stream, connection);
     let io = ClientIo::plain(socket, control.clone());
-    serve_http(io, control, connection, via, http2).await;
+    serve_http(io, control, connection, via, http2, Some(began)).await;
 }
 
 /// Serves HTTP over TLS with a certificate of the proxy's own.
@@ -139,7 +168,7 @@ async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: V
     let alpn: &[&[u8]] = &[tls::ALPN_H2, tls::ALPN_HTTP1];
     let Some(stream) = Box::pin(handshake(hello, alpn, leaf, connection)).await else { return };
     let http2 = stream.is_h2();
-    serve_http(ClientIo::tls(stream, control.clone()), control, connection, via, http2).await;
+    serve_http(ClientIo::tls(stream, control.clone()), control, connection, via, http2, None).await;
 }
 
 /// Finishes a TLS handshake, or spoils it as a toxic has it.
@@ -183,13 +212,15 @@ pub(crate) async fn handshake(
     }
 }
 
-/// Serves HTTP on a connection that is ready for it.
+/// Serves HTTP on a connection that is ready for it; `began` is when the first bytes of its first request came, if they
+/// have.
 pub(crate) async fn serve_http(
     io: ClientIo<ByteGovernor>,
     control: SocketControl,
     connection: &Arc<ConnectionShared>,
     via: Via,
     http2: bool,
+    began: Option<Instant>,
 ) {
     let proxy = Arc::clone(&connection.proxy);
     let patient = control.clone();
@@ -236,7 +267,7 @@ pub(crate) async fn serve_http(
                 serving.as_mut().graceful_shutdown();
                 serving.await
             }
-            phase = run_out(&patient, proxy.header_timeout, proxy.idle_timeout) => {
+            phase = run_out(&patient, proxy.header_timeout, proxy.idle_timeout, began) => {
                 match phase {
                     Phase::Head => patient.fin_after(own_answer::wire(&own_answer::too_slow())),
                     _ => patient.fin_after_flush(),

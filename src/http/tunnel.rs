@@ -1,13 +1,14 @@
 //! CONNECT: tunnels that are opened, and tunnels that are left closed.
 pub(super) mod connect;
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc};
 
 use aconite_toxics::{ConnectFault, RequestFacts};
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
+    time::{Instant, timeout_at},
 };
 
 use connect::Connect;
@@ -19,14 +20,14 @@ use super::{
     guard::{self, Place, Way},
     headers,
     own_answer::{self, Trouble},
-    server::{Sniffed, handshake, serve_http, serve_plain, sniff, socket},
+    server::{Sniffed, Unsaid, handshake, look, serve_http, serve_plain, sniff, socket},
     target::{Origin, Target},
     unreachable::unreachable,
     upstream::MAX_HEADER_SECTION,
 };
 use crate::{
     connection::ConnectionShared,
-    link::ClientIo,
+    link::{ClientIo, Peek, finish},
     proxy::relay,
     tls::{self, Negotiated as _, host::Readable},
 };
@@ -35,12 +36,13 @@ use crate::{
 pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules) {
     let proxy = &connection.proxy;
     loop {
-        match sniff_connect(&stream, proxy.idle_timeout).await {
-            Some(true) => {}
-            Some(false) => return serve_plain(stream, connection, Via::Forward, false).await,
-            None => return,
-        }
-        let head = tokio::time::timeout(proxy.header_timeout, read_head(&mut stream)).await;
+        let began = match look(&stream, &mut [0; CONNECT.len()], proxy, is_connect).await {
+            Ok((true, began)) => began,
+            Ok((false, began)) => return serve_plain(stream, connection, Via::Forward, false, began).await,
+            Err(Unsaid::Half) => return write_last_answer(stream, own_answer::too_slow()).await,
+            Err(Unsaid::Nothing) => return,
+        };
+        let head = timeout_at(began + proxy.header_timeout, read_head(&mut stream)).await;
         let connect = match head {
             Ok(Ok(head)) => connect::parse(&head),
             Ok(Err(trouble)) => Err(trouble),
@@ -65,25 +67,12 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShar
     }
 }
 
-/// Whether the next request is CONNECT; `None` if there is none.
-async fn sniff_connect(stream: &TcpStream, patience: Duration) -> Option<bool> {
-    const CONNECT: &[u8] = b"CONNECT ";
-    let looking = async {
-        let mut bytes = [0; CONNECT.len()];
-        let mut before = 0;
-        loop {
-            let count = stream.peek(&mut bytes).await.ok().filter(|count| *count > 0)?;
-            let seen = bytes.get(..count)?;
-            if !CONNECT.starts_with(seen) || seen == CONNECT {
-                return Some(seen == CONNECT);
-            }
-            if count == before {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            before = count;
-        }
-    };
-    tokio::time::timeout(patience, looking).await.ok()?
+const CONNECT: &[u8] = b"CONNECT ";
+
+/// Whether a request that begins so is CONNECT; `None` if that cannot be told yet.
+fn is_connect(bytes: &[u8]) -> Option<bool> {
+    let whole = bytes == CONNECT;
+    (whole || !CONNECT.starts_with(bytes)).then_some(whole)
 }
 
 /// Reads a head and not a byte more: what follows belongs to the tunnel.
@@ -201,9 +190,17 @@ async fn open(stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &For
             target: named.or_else(|| mapped.clone()).unwrap_or_else(server),
         })
     };
-    match sniff(&stream, proxy.idle_timeout).await {
-        Some(Sniffed::Tls) => {
-            let name = if intercepted { None } else { server_name(&stream, proxy.header_timeout).await };
+    let Ok((sniffed, began)) = sniff(&stream, proxy).await else { return finish(&stream) };
+    match sniffed {
+        Sniffed::Tls => {
+            let name = if intercepted {
+                None
+            } else {
+                match server_name(&stream, began + proxy.header_timeout).await {
+                    Ok(name) => name,
+                    Err(Unfinished) => return finish(&stream),
+                }
+            };
             if intercepted
                 || name.is_some_and(|name| rules.intercepts(&name) || rules.target(&name, port).is_some())
             {
@@ -212,14 +209,11 @@ async fn open(stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &For
                 blind(stream, connection, &place).await;
             }
         }
-        Some(Sniffed::Http1) if intercepted => {
-            serve_plain(stream, connection, Via::Tunnel(end(None, false)), false).await;
+        Sniffed::Http1 | Sniffed::Http2 if intercepted => {
+            let http2 = sniffed == Sniffed::Http2;
+            serve_plain(stream, connection, Via::Tunnel(end(None, false)), http2, began).await;
         }
-        Some(Sniffed::Http2) if intercepted => {
-            serve_plain(stream, connection, Via::Tunnel(end(None, false)), true).await;
-        }
-        Some(_) => blind(stream, connection, &place).await,
-        None => {}
+        _ => blind(stream, connection, &place).await,
     }
 }
 
@@ -257,7 +251,8 @@ async fn terminate(
     let alpn: &[&[u8]] = if http2 { &[tls::ALPN_H2, tls::ALPN_HTTP1] } else { &[tls::ALPN_HTTP1] };
     let Some(stream) = Box::pin(handshake(hello, alpn, leaf, connection)).await else { return };
     let http2 = stream.is_h2();
-    serve_http(ClientIo::tls(stream, control.clone()), control, connection, Via::Tunnel(end), http2).await;
+    let io = ClientIo::tls(stream, control.clone());
+    serve_http(io, control, connection, Via::Tunnel(end), http2, None).await;
 }
 
 /// Joins the client with the host that it asked for, and looks at nothing.
@@ -290,28 +285,25 @@ async fn reach(stream: &mut TcpStream, connection: &ConnectionShared, place: &Pl
     }
 }
 
-/// The TLS server name in the ClientHello that waits to be read.
-async fn server_name(stream: &TcpStream, patience: Duration) -> Option<String> {
+/// The client ended in the middle of its ClientHello, or took too long for it.
+struct Unfinished;
+
+/// The TLS server name in the ClientHello that waits to be read; `None` if it has none or is not to be understood.
+async fn server_name(stream: &TcpStream, deadline: Instant) -> Result<Option<String>, Unfinished> {
     // A ClientHello fits into one record (RFC 8446, section 5.1).
     let mut bytes = vec![0; 16 * 1024 + 5];
-    let looking = async {
-        let mut before = 0;
-        loop {
-            let count = stream.peek(&mut bytes).await.ok().filter(|count| *count > 0)?;
-            let mut acceptor = rustls::server::Acceptor::default();
-            acceptor.read_tls(&mut bytes.get(..count)?).ok()?;
-            match acceptor.accept() {
-                Ok(Some(accepted)) => return accepted.client_hello().server_name().map(str::to_owned),
-                Ok(None) if count < bytes.len() => {}
-                _ => return None,
-            }
-            if count == before {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            before = count;
+    let mut peek = Peek::new(stream);
+    loop {
+        let count = timeout_at(deadline, peek.more(&mut bytes)).await.map_err(|_| Unfinished)?;
+        let seen = bytes.get(..count).filter(|seen| !seen.is_empty()).ok_or(Unfinished)?;
+        let mut acceptor = rustls::server::Acceptor::default();
+        let accepted = acceptor.read_tls(&mut { seen }).ok().and_then(|_| acceptor.accept().ok());
+        match accepted {
+            Some(Some(accepted)) => return Ok(accepted.client_hello().server_name().map(str::to_owned)),
+            Some(None) if count < bytes.len() => {}
+            _ => return Ok(None),
         }
-    };
-    tokio::time::timeout(patience, looking).await.ok()?
+    }
 }
 
 /// Writes a small answer by hand: there is no HTTP connection yet.
@@ -319,4 +311,11 @@ async fn write_answer(stream: &mut TcpStream, answer: Response<Body>) {
     let bytes = own_answer::wire(&answer);
     // A client that has left needs no answer.
     let _ = stream.write_all(&bytes).await;
+}
+
+/// The same, where the client is still in the middle of a request.
+pub(super) async fn write_last_answer(mut stream: TcpStream, answer: Response<Body>) {
+    write_answer(&mut stream, answer).await;
+    // To close a socket with unread data would break the connection, and the answer with it.
+    finish(&stream);
 }

@@ -7,6 +7,7 @@ mod ending;
 mod flow;
 mod head_watch;
 mod lane;
+mod peek;
 mod socket;
 mod splice;
 mod tcp;
@@ -19,8 +20,9 @@ pub use control::{Framing, Phase, SocketControl};
 pub use counters::{Counters, Traffic};
 pub use ending::{Ending, How, Side};
 pub use lane::Lane;
+pub use peek::{Peek, closed_by_peer};
 pub use socket::ToxicSocket;
-pub use tcp::{prepare, relay};
+pub use tcp::{finish, prepare, relay};
 pub use timer::Timer;
 
 use std::time::Duration;

@@ -78,7 +78,7 @@ pub(super) fn break_on_drop(socket: &TcpStream) {
 }
 
 /// Sends a FIN, and takes what has come already: to drop a socket with unread data would break the connection.
-pub(super) fn finish(socket: &TcpStream) {
+pub fn finish(socket: &TcpStream) {
     let _ = SockRef::from(socket).shutdown(Shutdown::Write);
     let mut unread = [0; 4_096];
     for _ in 0..MOST_UNREAD / unread.len() {

@@ -1,0 +1,2 @@
+//! Whatever is relayed stays under control, every wait has a clock, and what was under way is written down.
+mod waiting;
