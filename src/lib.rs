@@ -3,6 +3,7 @@ mod admin;
 pub mod cli;
 pub mod config;
 mod connection;
+mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod http;

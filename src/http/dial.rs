@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{link, tls::host::Readable};
+use crate::{files, link, tls::host::Readable};
 
 /// How long one address may take before the next is tried beside it (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -201,7 +201,7 @@ async fn first_to_answer(
 }
 
 async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), DialError> {
-    let connected = TcpStream::connect(address).await;
+    let connected = TcpStream::connect(address).await.and_then(|stream| files::Use::Upstream.check(stream));
     connected.map(|stream| (stream, address)).map_err(|source| DialError::Connect { address, source })
 }
 

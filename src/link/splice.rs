@@ -11,6 +11,8 @@ mod linux {
     use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
     use tokio::{io::Interest, net::TcpStream};
 
+    use crate::files::Use;
+
     /// What a conduit holds at most, in bytes. Beyond the system's limit it stays at 64 KiB.
     const CAPACITY: usize = 256 * 1024;
     /// Empty conduits that a thread keeps for whoever needs one next.
@@ -35,6 +37,7 @@ mod linux {
                 return Ok(spare);
             }
             let (exit, entry) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+            let entry = Use::Upstream.check(entry)?;
             // A smaller one works too.
             let _ = fcntl_setpipe_size(&entry, CAPACITY);
             Ok(Self { exit, entry, held: 0 })

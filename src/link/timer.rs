@@ -88,6 +88,8 @@ mod kernel {
         time::Instant,
     };
 
+    use crate::files::Use;
+
     #[derive(Debug)]
     pub(super) struct Alarm {
         fd: AsyncFd<OwnedFd>,
@@ -97,8 +99,8 @@ mod kernel {
 
     impl Alarm {
         pub(super) fn new() -> io::Result<Self> {
-            let fd =
-                timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+            let fd = Use::Upstream.check(timerfd_create(TimerfdClockId::Monotonic, flags)?)?;
             #[expect(
                 deprecated,
                 reason = "its successor is unsafe for the sake of types that do not own what they name"

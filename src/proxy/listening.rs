@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{ProxyContext, serve};
-use crate::{connection::ConnectionShared, supervisor::Shared, workers::Workers};
+use crate::{connection::ConnectionShared, files, supervisor::Shared, workers::Workers};
 
 /// A proxy that listens.
 pub(crate) struct Listening {
@@ -151,6 +151,10 @@ async fn accept(listener: AsyncFd<std::net::TcpListener>, served: Arc<RwLock<Ser
         let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { return };
         match listener.async_io(Interest::READABLE, next).await {
             Ok((stream, peer)) => {
+                if files::Use::Client.exceeds(&stream) {
+                    tracing::warn!(proxy = %now().0.name, "few file descriptors are left: new connections wait");
+                    files::room_for_clients(&stream).await;
+                }
                 let (proxy, stop) = now();
                 doors.open(stream, move |stream| async move {
                     let shared = Arc::new(ConnectionShared::new(&proxy, peer, stop));
