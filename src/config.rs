@@ -30,7 +30,7 @@ pub struct Config {
     pub journal: JournalFile,
     /// Where the local CA lives. Default: `ACONITE_DATA_DIR`, or the user's data directory.
     pub data_dir: Option<PathBuf>,
-    /// How long a stop waits for connections to end. Default 30 s.
+    /// How long a stop waits for connections in use. Default 8 s, as a container has 10 s to stop; in place of Toxiproxy 0.
     pub drain: Option<Millis>,
     /// The proxies.
     pub proxies: Vec<ProxySpec>,

@@ -1,7 +1,11 @@
 //! One client connection: its number, its dice, the toxics on its bytes.
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -34,7 +38,13 @@ pub(crate) struct ConnectionShared {
     upstream: Mutex<Option<String>>,
     upstream_address: OnceLock<SocketAddr>,
     decisions: Mutex<Decisions>,
+    /// Whether HTTP is spoken on it now.
+    http: AtomicBool,
+    upgraded: Mutex<Option<Relay>>,
 }
+
+/// What goes on with a connection on which no HTTP is spoken any more.
+type Relay = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl ConnectionShared {
     /// A connection that was accepted just now.
@@ -51,7 +61,28 @@ impl ConnectionShared {
             upstream: Mutex::default(),
             upstream_address: OnceLock::new(),
             decisions: Mutex::new(Decisions::new(number)),
+            http: AtomicBool::new(false),
+            upgraded: Mutex::default(),
         }
+    }
+
+    /// HTTP begins to be spoken, or is not spoken any more.
+    pub(crate) fn speaks(&self, http: bool) {
+        self.http.store(http, Relaxed);
+    }
+
+    pub(crate) fn speaks_http(&self) -> bool {
+        self.http.load(Relaxed)
+    }
+
+    /// Runs this once HTTP has ended on the connection, as a part of it.
+    pub(crate) fn goes_on_with(&self, relay: impl Future<Output = ()> + Send + 'static) {
+        *self.upgraded.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(relay));
+    }
+
+    /// What [`goes_on_with`](Self::goes_on_with) was given.
+    pub(crate) fn upgraded(&self) -> Option<Relay> {
+        self.upgraded.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// What decides on the toxics of one direction.

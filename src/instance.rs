@@ -180,7 +180,7 @@ impl Aconite {
         self.supervisor.apply(Apply { proxies, prune: true, dry_run: false }).await
     }
 
-    /// Stops accepting, lets connections and exchanges end for a while (30 s unless configured), then closes them, and
+    /// Stops accepting, lets connections and exchanges end for a while (8 s unless configured), then closes them, and
     /// writes the journal out.
     pub async fn stop(mut self) {
         self.supervisor.drain(self.drain).await;

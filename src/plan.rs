@@ -113,6 +113,11 @@ impl Armed {
         path.is_none() && operation.is_none() && model.is_none() && streaming.is_none() && body.is_empty()
     }
 
+    /// Whether a request meets its conditions.
+    pub(crate) fn meets(&self, facts: &RequestFacts<'_>) -> bool {
+        self.matcher.matches(facts)
+    }
+
     pub(crate) fn start(&self, scope: &Scope, dice: Dice) -> Instance {
         self.start.start(scope, dice)
     }

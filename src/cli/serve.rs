@@ -16,6 +16,7 @@ use tokio::{
 use super::{Failure, Outcome, remote, trust::write_whole};
 use crate::{
     config::{Config, ConfigFile},
+    files,
     instance::{Aconite, StartError},
     journal::Finished,
     tls::authority::default_data_dir,
@@ -25,7 +26,8 @@ const IN_TOXIPROXY_S_PLACE: &str = "\
 With --host or --port, or any of Toxiproxy's flags written with one dash (-host=0.0.0.0 -config=/x.json), Aconite stands in \
 Toxiproxy's place: the routes at the API's root are open on the given address, /v1 still needs the token, and a \
 configuration that does not hold is logged and left out. SIGHUP reads the configuration again, all or nothing. SIGTERM \
-lets connections end within 30 s; a second signal ends them at once.";
+lets exchanges and connections in use end within 8 s, or the `drain` of the configuration, and closes idle connections after \
+1 s; in Toxiproxy's place all are closed at once. A second signal ends the process at once.";
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = IN_TOXIPROXY_S_PLACE)]
@@ -94,6 +96,7 @@ impl Args {
 
 /// Runs until a signal ends it.
 pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) -> Outcome {
+    files::raise_limit();
     let mut signals = Signals::new()?;
     let drop_in = args.drop_in();
     let (file, proxies) = if drop_in { (None, lenient(&args)) } else { (strict(&args).await?, Vec::new()) };

@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll},
 };
 
+use aconite_api::model::How;
 use aconite_dialects::Meter;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -85,6 +86,11 @@ impl HttpBody for Body {
             Self::Flow(flow) => flow.length().map_or_else(SizeHint::new, SizeHint::with_exact),
         }
     }
+}
+
+/// The code of the reset with which a toxic, or the upstream's end, ends one stream of HTTP/2.
+pub(crate) fn reset_for(how: How) -> h2::Reason {
+    if how == How::Fin { h2::Reason::CANCEL } else { h2::Reason::INTERNAL_ERROR }
 }
 
 /// Follows a streamed body's framing.

@@ -27,12 +27,11 @@ use super::{
     own_answer::{self, Trouble},
     target::Target,
     unreachable::unreachable,
-    upgrade,
     upstream::{Answer, MAX_HEADERS},
 };
 use crate::{
     journal::{Attempt, Head},
-    link::Framing,
+    link::{Framing, OpenStream},
     plan::{Armed, Plan},
 };
 
@@ -59,6 +58,7 @@ pub(crate) async fn run(
     request: Request<Incoming>,
 ) -> Result<Response<Body>, BodyError> {
     let framed_twice = client.control.exchange_begins(framing(request.body()));
+    let stream = client.http2.then(|| client.control.open_stream());
     let (mut head, incoming) = request.into_parts();
     let destination = match led(&client, &mut head, framed_twice) {
         Ok(destination) => destination,
@@ -74,7 +74,7 @@ pub(crate) async fn run(
         Ok(ready) => ready,
         Err(trouble) => return Ok(refused(&client, &facts, &trouble)),
     };
-    let exchange = begin(&client, head, facts, ready);
+    let exchange = begin(&client, head, facts, ready, stream);
     exchange.answer(&plan, &destination.target, &destination.authority).await
 }
 
@@ -206,7 +206,13 @@ async fn prepare(
     Ok(Prepared { body, own, upgrade })
 }
 
-fn begin(client: &Client, head: request::Parts, facts: Facts, prepared: Prepared) -> Running {
+fn begin(
+    client: &Client,
+    head: request::Parts,
+    facts: Facts,
+    prepared: Prepared,
+    stream: Option<OpenStream>,
+) -> Running {
     let Prepared { body, own, upgrade } = prepared;
     let record = client.proxy.journal.begin(written(client, &facts));
     record.note(|course| {
@@ -214,7 +220,7 @@ fn begin(client: &Client, head: request::Parts, facts: Facts, prepared: Prepared
         course.streaming = facts.streaming().unwrap_or(false);
     });
     let number = client.proxy.number_of(facts.test_id.as_deref());
-    let ongoing = Arc::new(Ongoing::new(client, facts, own, record, number));
+    let ongoing = Arc::new(Ongoing::new(client, facts, own, record, number, stream));
     if let RequestBody::Read(bytes) = &body {
         ongoing.request_passed(bytes.len() as u64);
         ongoing.capture_request(bytes);
@@ -261,7 +267,7 @@ impl Running {
         let mut filters = self.filters(plan);
         match self.before_the_request(&mut filters).await {
             Course::Forward => {}
-            Course::Instead(verdict) => return Ok(self.instead(verdict, plan).await),
+            Course::Instead(verdict) => return self.instead(verdict, plan).await,
         }
         if self.upgrade.is_some() && self.declared_http2() {
             let text = "the proxy's `upstream_protocol` is `http2`, in which an Upgrade cannot be forwarded";
@@ -291,10 +297,13 @@ impl Running {
             self.attempt(target, None, outcome, None, self.ongoing.now());
         }
         self.attempt(target, address, "ok", Some(response.status().as_u16()), asked);
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS
-            && let Some(upgrade) = self.upgrade.take()
-        {
-            return Ok(upgrade::switch(&self.ongoing, upgrade, response));
+        let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if let Some(upgrade) = self.upgrade.take().filter(|_| switching) {
+            let (mut head, source) = response.into_parts();
+            return match self.after_the_head(&mut filters, &mut head).await {
+                Course::Forward => Ok(self.switch(plan, upgrade, head, source)),
+                Course::Instead(verdict) => self.instead(verdict, plan).await,
+            };
         }
         let (mut head, source) = match self.readable(response) {
             Ok(parts) => parts,
@@ -302,7 +311,7 @@ impl Running {
         };
         match self.after_the_head(&mut filters, &mut head).await {
             Course::Forward => Ok(self.pass(plan, filters, head, source)),
-            Course::Instead(verdict) => Ok(self.instead(verdict, plan).await),
+            Course::Instead(verdict) => self.instead(verdict, plan).await,
         }
     }
 

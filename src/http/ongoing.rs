@@ -15,7 +15,7 @@ use super::{capture::Capture, client::Client, facts::Facts, source::Broken};
 use crate::{
     connection::ConnectionShared,
     journal::{Attempt, Captured, Course, Record},
-    link::SocketControl,
+    link::{self, OpenStream, SocketControl},
     plan::{Armed, Decisions, Plan},
     proxy::ProxyContext,
 };
@@ -41,6 +41,8 @@ pub(crate) struct Ongoing {
     /// How the client broke off its request, if it did.
     client_broke: OnceLock<Broken>,
     captures: Mutex<Captures>,
+    /// Over HTTP/2.
+    _stream: Option<OpenStream>,
 }
 
 /// What is beyond every code of HTTP/2, of which 0 is one.
@@ -66,6 +68,7 @@ impl Ongoing {
         own: Option<Arc<Armed>>,
         record: Arc<Record>,
         number: u64,
+        stream: Option<OpenStream>,
     ) -> Self {
         Self {
             proxy: Arc::clone(&client.proxy),
@@ -82,6 +85,7 @@ impl Ongoing {
             reset: AtomicU64::new(NO_RESET),
             client_broke: OnceLock::new(),
             captures: Mutex::default(),
+            _stream: stream,
         }
     }
 
@@ -177,6 +181,39 @@ impl Ongoing {
             tracing::debug!(proxy = %self.proxy.name, toxic = %name, exchange = self.record.id, "a toxic struck");
             self.tell("toxic.struck", &name, &kind, None);
         }
+    }
+
+    /// Toxics that are meant for this exchange cannot act on it, for this reason. Their dice are not rolled, and their budgets
+    /// stay as they are.
+    pub(crate) fn out_of_reach(&self, plan: &Plan, concerned: impl Fn(&Armed) -> bool, reason: &'static str) {
+        let facts = self.facts.as_request_facts();
+        for toxic in self.toxics(plan).filter(|toxic| concerned(toxic)) {
+            let id = toxic.id.toxic;
+            if self.made().decisions.given(id).is_some() {
+                self.passed_over(id, reason);
+            } else if toxic.meets(&facts) {
+                let (name, kind) = (&toxic.spec.name, &toxic.spec.kind);
+                let strike = Strike {
+                    name: name.clone(),
+                    kind: kind.clone(),
+                    reason: Some(reason.to_owned()),
+                    ..Strike::default()
+                };
+                self.record.note(|course| course.toxics.push(strike));
+                self.proxy.metrics.passed(&self.proxy.name, kind, reason);
+                self.tell("toxic.passed", name, kind, Some(reason));
+            }
+        }
+    }
+
+    /// The names of the toxics that have struck so far.
+    pub(crate) fn struck_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        self.record.note(|course| {
+            let struck = course.toxics.iter().filter(|strike| strike.struck);
+            names = struck.map(|strike| strike.name.clone()).collect();
+        });
+        names
     }
 
     /// A toxic could not strike, for this reason.
@@ -351,10 +388,13 @@ impl Ongoing {
     }
 
     /// The end of an exchange that was given up: by the proxy if it was deleted, disabled or stopped, or the connection
-    /// reset through the API; else by the client.
+    /// reset through the API; by a toxic if one ended the connection; else by the client.
     pub(crate) fn given_up(&self) -> ExchangeEnd {
         if self.connection.break_off.is_cancelled() {
             ExchangeEnd { side: Side::Proxy, how: How::Rst }
+        } else if let Some(how) = self.control.ended_by_toxic() {
+            let how = if how == link::How::Rst { How::Rst } else { How::Fin };
+            ExchangeEnd { side: Side::Toxic, how }
         } else if self.connection.stop.is_cancelled() {
             ExchangeEnd { side: Side::Proxy, how: How::Fin }
         } else {

@@ -3,29 +3,30 @@ use std::{future::poll_fn, pin::pin, task::ready, time::Duration};
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::link::{Phase, SocketControl};
+use crate::link::Phase;
 
-/// Comes back when the client of an HTTP/1 connection has rested for `idle` between requests, or has taken longer than
+/// Comes back when a client has rested for `idle` between requests, or has taken longer than
 /// `head` for a request's head, and with which of the two. `began` is when the first head began, if it has.
 ///
 /// To be polled after what reads and writes, in the same task: it looks at how far that has come. There is one timer for
 /// the connection, which hardly ever moves.
 pub(crate) async fn run_out(
-    control: &SocketControl,
+    phase: impl Fn() -> (Phase, u32),
     head: Duration,
     idle: Duration,
     mut began: Option<Instant>,
 ) -> Phase {
-    let mut seen = control.phase();
+    let mut seen = phase();
     let first = |phase, began: &mut Option<Instant>| {
-        let first = if phase == Phase::Head { began.take() } else { None };
-        first.unwrap_or_else(Instant::now)
+        // It is the first head's alone, which may have been whole before anybody looked.
+        let first = if phase == Phase::Idle { None } else { began.take() };
+        first.filter(|_| phase == Phase::Head).unwrap_or_else(Instant::now)
     };
     let mut since = first(seen.0, &mut began);
     let mut timer = pin!(sleep_until(Instant::now() + idle));
     poll_fn(|cx| {
         loop {
-            let now = control.phase();
+            let now = phase();
             if now != seen {
                 (seen, since) = (now, first(now.0, &mut began));
             }
@@ -51,7 +52,7 @@ pub(crate) async fn run_out(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::Framing;
+    use crate::link::{Framing, SocketControl};
 
     const HEAD: Duration = Duration::from_secs(30);
     const IDLE: Duration = Duration::from_secs(300);
@@ -79,7 +80,7 @@ mod tests {
         tokio::select! {
             biased;
             () = moving => unreachable!(),
-            phase = run_out(&control, HEAD, IDLE, began) => (phase, start.elapsed()),
+            phase = run_out(|| control.phase(), HEAD, IDLE, began) => (phase, start.elapsed()),
         }
     }
 
@@ -111,5 +112,29 @@ mod tests {
         let began = Instant::now();
         let next = [(0, head), (1, begin as _), (2, SocketControl::exchange_ends as _), (3, head)];
         assert_eq!(after_beginning(Some(began), &next).await, (Phase::Head, secs(33)));
+        let began = Instant::now();
+        let whole_at_once = [(0, begin as fn(&_)), (2, SocketControl::exchange_ends as _), (100, head)];
+        assert_eq!(after_beginning(Some(began), &whole_at_once).await, (Phase::Head, secs(130)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_05_streams_of_http2_are_exchanges_and_idle_begins_with_the_last_ones_end() {
+        let control = SocketControl::new();
+        let start = Instant::now();
+        let streams = async {
+            for (begin, end) in [(100, 400), (600, 3_000)] {
+                sleep_until(start + Duration::from_secs(begin)).await;
+                let streams = [control.open_stream(), control.open_stream()];
+                sleep_until(start + Duration::from_secs(end)).await;
+                drop(streams);
+            }
+            std::future::pending::<()>().await;
+        };
+        let phase = tokio::select! {
+            biased;
+            () = streams => unreachable!(),
+            phase = run_out(|| control.http2_phase(), HEAD, IDLE, None) => phase,
+        };
+        assert_eq!((phase, start.elapsed()), (Phase::Idle, Duration::from_secs(3_300)));
     }
 }

@@ -1,5 +1,5 @@
 //! The client's side of HTTP connections.
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use aconite_toxics::{ConnectFault, Direction};
 use hyper::{
@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::{AlertDescription, sign::CertifiedKey};
 use tokio::{
     net::TcpStream,
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
@@ -61,6 +61,8 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) 
         () = steady(served.as_mut()) => {}
         () = stop.cancelled() => {}
     }
+    // It holds the connection that holds it.
+    drop(connection.upgraded());
 }
 
 /// What a client begins to speak.
@@ -212,6 +214,9 @@ pub(crate) async fn handshake(
     }
 }
 
+/// How long a client of HTTP/2 has to go after GOAWAY once none of its streams is open.
+const GOODBYE: Duration = Duration::from_secs(1);
+
 /// Serves HTTP on a connection that is ready for it; `began` is when the first bytes of its first request came, if they
 /// have.
 pub(crate) async fn serve_http(
@@ -223,6 +228,7 @@ pub(crate) async fn serve_http(
     began: Option<Instant>,
 ) {
     let proxy = Arc::clone(&connection.proxy);
+    connection.speaks(true);
     let patient = control.clone();
     let client = Arc::new(Client {
         proxy: Arc::clone(&proxy),
@@ -232,7 +238,7 @@ pub(crate) async fn serve_http(
         via,
     });
     let service = service_fn(move |request| exchange::run(Arc::clone(&client), request));
-    let io = TokioIo::new(if http2 { io } else { io.in_http1(own_answer::instead_of) });
+    let io = TokioIo::new(if http2 { io.in_http2() } else { io.in_http1(own_answer::instead_of) });
     let result = if http2 {
         let serving = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
@@ -242,11 +248,31 @@ pub(crate) async fn serve_http(
             .timer(TokioTimer::new())
             .serve_connection(io, service);
         let mut serving = pin!(serving);
-        tokio::select! {
-            result = serving.as_mut() => result,
-            () = proxy.drain.cancelled() => {
+        let phase = || patient.http2_phase();
+        let ran_out = tokio::select! {
+            biased;
+            result = serving.as_mut() => Err(result),
+            () = proxy.drain.cancelled() => Ok(Phase::Exchange),
+            phase = run_out(phase, proxy.header_timeout, proxy.idle_timeout, None) => Ok(phase),
+        };
+        match ran_out {
+            Err(result) => result,
+            Ok(ran_out) => {
                 serving.as_mut().graceful_shutdown();
-                serving.await
+                // A client that does not take its leave is left.
+                let leaving = async {
+                    loop {
+                        sleep(GOODBYE).await;
+                        if ran_out == Phase::Head || phase().0 == Phase::Idle {
+                            return;
+                        }
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    result = serving.as_mut() => result,
+                    () = leaving => Ok(()),
+                }
             }
         }
     } else {
@@ -267,7 +293,7 @@ pub(crate) async fn serve_http(
                 serving.as_mut().graceful_shutdown();
                 serving.await
             }
-            phase = run_out(&patient, proxy.header_timeout, proxy.idle_timeout, began) => {
+            phase = run_out(|| patient.phase(), proxy.header_timeout, proxy.idle_timeout, began) => {
                 match phase {
                     Phase::Head => patient.fin_after(own_answer::wire(&own_answer::too_slow())),
                     _ => patient.fin_after_flush(),
@@ -281,6 +307,10 @@ pub(crate) async fn serve_http(
             tracing::warn!(proxy = %proxy.name, connection = connection.id, %error, "a response could not be sent");
         }
         tracing::debug!(proxy = %proxy.name, connection = connection.id, %error, "a client's connection ended early");
+    }
+    if let Some(relay) = connection.upgraded() {
+        connection.speaks(false);
+        relay.await;
     }
 }
 

@@ -1,8 +1,9 @@
 //! Connections and HTTP/2 streams that stop being HTTP: WebSocket and every other Upgrade.
+mod relay;
+
 use std::sync::Arc;
 
-use aconite_api::model::{ExchangeEnd, How, Side};
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
@@ -14,15 +15,21 @@ use super::{
     own_answer::{self, Trouble},
     upstream::upgraded,
 };
+use relay::Relayed;
 
-/// Passes the upstream's `101` on and joins the two connections. The client's byte toxics go on acting. A client of HTTP/2
+/// Why a toxic on a message's body does not act on what follows a `101`.
+pub(crate) const UPGRADED: &str = "upgraded";
+
+/// Forwards the upstream's `101` and joins the two connections. The client's byte toxics go on acting. A client of HTTP/2
 /// has a stream for its part, and a `200`.
+///
+/// Over HTTP/1 the relay is a part of the client's connection: it is listed, counted, reset and closed with it.
 pub(crate) fn switch(
     ongoing: &Arc<Ongoing>,
     client: OnUpgrade,
-    response: Response<Source>,
+    head: response::Parts,
+    source: Source,
 ) -> Response<Body> {
-    let (head, source) = response.into_parts();
     let Source::Http1(source) = source else { return not_possible(ongoing) };
     let connection = source.kept.map(|(connection, ..)| connection);
     let mut answer = Response::new(Body::Empty);
@@ -37,23 +44,19 @@ pub(crate) fn switch(
     *answer.headers_mut() = headers::for_next_hop(&told, hop).unwrap_or(told);
     let mut upstream = Response::from_parts(head, source.incoming);
     ongoing.answered(answer.status().as_u16(), false);
-    let ongoing = Arc::clone(ongoing);
-    // Ends when either side does: the copy has no other end.
-    tokio::spawn(async move {
-        let joined = tokio::try_join!(client, upgraded(&mut upstream, connection));
-        let (mut bytes, mut how) = (0, How::Error);
-        if let Ok((client, upstream)) = joined {
-            let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
-            match tokio::io::copy_bidirectional(&mut client, &mut upstream).await {
-                Ok((up, down)) => {
-                    ongoing.request_passed(up);
-                    (bytes, how) = (down, How::Fin);
-                }
-                Err(_) => how = How::Rst,
-            }
+    let relayed = Relayed::new(Arc::clone(ongoing));
+    let joined = async move {
+        match tokio::try_join!(client, upgraded(&mut upstream, connection)) {
+            Ok((client, upstream)) => relayed.run(TokioIo::new(client), TokioIo::new(upstream)).await,
+            Err(error) => tracing::debug!(%error, "a connection was not handed over after a 101"),
         }
-        ongoing.finish(ExchangeEnd { side: Side::Upstream, how }, bytes, 0, 0);
-    });
+    };
+    if ongoing.http2 {
+        // Ends with its stream, which ends with the client's connection.
+        tokio::spawn(joined);
+    } else {
+        ongoing.connection.goes_on_with(joined);
+    }
     answer
 }
 

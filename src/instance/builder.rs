@@ -23,8 +23,8 @@ use crate::{
     tls::{accept::Terminator, authority::Authority},
 };
 
-/// How long a stop waits for connections to end, unless told otherwise.
-const DRAIN: Duration = Duration::from_secs(30);
+/// How long a stop waits for connections to end, unless told otherwise: less than the 10 s that a container is given.
+const DRAIN: Duration = Duration::from_secs(8);
 
 /// How an instance is to be.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Builder {
         self
     }
 
-    /// How long [`Aconite::stop`] waits for connections to end. Default 30 s.
+    /// How long [`Aconite::stop`] waits for connections to end. Default 8 s; with [`drop_in`](Self::drop_in) none, as Toxiproxy.
     pub fn drain(mut self, patience: Duration) -> Self {
         let ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         self.config.drain = Some(Millis(ms));
@@ -187,7 +187,7 @@ impl Builder {
             admin_address: admin.address,
             seed,
             token,
-            drain: config.drain.map_or(DRAIN, Duration::from),
+            drain: config.drain.map_or(if drop_in { Duration::ZERO } else { DRAIN }, Duration::from),
             journal,
         };
         instance.apply(config.proxies).await?;

@@ -9,7 +9,10 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
-use super::{Governor, Phase, SocketControl, ToxicSocket, control::Order, head_watch::HeadWatch};
+use super::{
+    Governor, Phase, SocketControl, ToxicSocket, control::Order, frame_watch::FrameWatch,
+    head_watch::HeadWatch,
+};
 
 /// A client's connection, plain or over TLS, that carries out what its [`SocketControl`] orders.
 ///
@@ -26,6 +29,8 @@ pub struct ClientIo<G> {
     last_words: Bytes,
     /// Where HTTP/1 is spoken.
     http1: Option<Http1>,
+    /// Where HTTP/2 is spoken.
+    http2: Option<FrameWatch>,
 }
 
 /// What is looked after besides in HTTP/1, where hyper says too little.
@@ -64,7 +69,15 @@ impl<G: Governor> ClientIo<G> {
     }
 
     fn over(carrier: Carrier<G>, control: SocketControl) -> Self {
-        Self { carrier, control, quiet: false, ending: false, last_words: Bytes::new(), http1: None }
+        Self {
+            carrier,
+            control,
+            quiet: false,
+            ending: false,
+            last_words: Bytes::new(),
+            http1: None,
+            http2: None,
+        }
     }
 
     /// The same connection, on which HTTP/1 is spoken: heads that frame their body twice are told of by
@@ -72,6 +85,12 @@ impl<G: Governor> ClientIo<G> {
     #[must_use]
     pub fn in_http1(self, substitute: Substitute) -> Self {
         Self { http1: Some(Http1 { watch: HeadWatch::default(), substitute }), ..self }
+    }
+
+    /// The same connection, on which HTTP/2 is spoken: [`SocketControl::http2_phase`] follows the header blocks.
+    #[must_use]
+    pub fn in_http2(self) -> Self {
+        Self { http2: Some(FrameWatch::default()), ..self }
     }
 
     fn socket(&mut self) -> &mut ToxicSocket<G> {
@@ -156,6 +175,9 @@ impl<G: Governor> AsyncRead for ClientIo<G> {
                 && watch.came(bytes, this.control.body(), || this.control.head_begins())
             {
                 this.control.is_framed_twice();
+            }
+            if let Some(frames) = &mut this.http2 {
+                frames.came(bytes, |open| this.control.header_block(open));
             }
         }
         polled

@@ -12,6 +12,8 @@ use atomic_waker::AtomicWaker;
 use bytes::Bytes;
 use tokio::sync::Notify;
 
+use super::How;
+
 /// Orders for a client's connection, and news of it. Clones speak of the same connection.
 #[derive(Clone)]
 pub struct SocketControl(Arc<Shared>);
@@ -22,6 +24,10 @@ struct Shared {
     last_words: Mutex<Bytes>,
     /// The phase in the two lowest bits, above it how often it has changed.
     phase: AtomicU32,
+    /// Over HTTP/2: streams that are open, whether a header block is being sent, and how often one of the two has begun.
+    streams: AtomicU32,
+    header_block: AtomicBool,
+    begun: AtomicU32,
     /// The newest request's [`Framing`].
     body: AtomicU64,
     /// The next request frames its body twice.
@@ -30,6 +36,8 @@ struct Shared {
     driver: AtomicWaker,
     left: AtomicBool,
     leaving: Notify,
+    /// `FIN` or `RESET` once a toxic has ended the connection.
+    toxic: AtomicU8,
 }
 
 /// How far an HTTP/1 connection is with its client's next request.
@@ -94,6 +102,19 @@ impl Framing {
     }
 }
 
+/// A stream of HTTP/2 that is open.
+#[derive(Debug)]
+pub struct OpenStream(SocketControl);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        if self.0.0.streams.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Whoever watches the connection's time does so in its driver's task.
+            self.0.0.driver.wake();
+        }
+    }
+}
+
 /// An ending that the HTTP layer has ordered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Order {
@@ -111,11 +132,15 @@ impl SocketControl {
             order: AtomicU8::new(NO_ORDER),
             last_words: Mutex::default(),
             phase: AtomicU32::new(Phase::Idle as u32),
+            streams: AtomicU32::new(0),
+            header_block: AtomicBool::new(false),
+            begun: AtomicU32::new(0),
             body: AtomicU64::new(Framing::Unread.pack()),
             framed_twice: AtomicBool::new(false),
             driver: AtomicWaker::new(),
             left: AtomicBool::new(false),
             leaving: Notify::new(),
+            toxic: AtomicU8::new(NO_ORDER),
         }))
     }
 
@@ -158,10 +183,52 @@ impl SocketControl {
         }
     }
 
+    /// How a toxic on the connection's bytes has ended it, if one has.
+    pub fn ended_by_toxic(&self) -> Option<How> {
+        match self.0.toxic.load(Ordering::Acquire) {
+            FIN => Some(How::Fin),
+            RESET => Some(How::Rst),
+            _ => None,
+        }
+    }
+
+    /// A toxic has closed the connection by FIN, or broken it.
+    pub(super) fn toxic_ends(&self, fin: bool) {
+        self.0.toxic.store(if fin { FIN } else { RESET }, Ordering::Release);
+    }
+
     /// What the connection is in, and a number that is another one each time it has changed.
     pub fn phase(&self) -> (Phase, u32) {
         let phase = self.0.phase.load(Ordering::Acquire);
         (Phase::of(phase), phase)
+    }
+
+    /// The same of a connection on which HTTP/2 is spoken: it is in an exchange while a stream is open.
+    pub fn http2_phase(&self) -> (Phase, u32) {
+        let phase = if self.0.header_block.load(Ordering::Acquire) {
+            Phase::Head
+        } else if self.0.streams.load(Ordering::Acquire) > 0 {
+            Phase::Exchange
+        } else {
+            Phase::Idle
+        };
+        (phase, self.0.begun.load(Ordering::Acquire))
+    }
+
+    /// A stream of HTTP/2 is open for as long as this is held.
+    #[must_use]
+    pub fn open_stream(&self) -> OpenStream {
+        self.0.streams.fetch_add(1, Ordering::AcqRel);
+        self.0.begun.fetch_add(1, Ordering::AcqRel);
+        OpenStream(self.clone())
+    }
+
+    /// A header block of HTTP/2 has begun, or is whole.
+    pub(super) fn header_block(&self, open: bool) {
+        self.0.header_block.store(open, Ordering::Release);
+        if open {
+            self.0.begun.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// A request has been read; whether its head framed the body both by length and in chunks, over HTTP/1.

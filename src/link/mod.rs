@@ -5,6 +5,7 @@ mod control;
 mod counters;
 mod ending;
 mod flow;
+mod frame_watch;
 mod head_watch;
 mod lane;
 mod peek;
@@ -16,7 +17,7 @@ mod testing;
 mod timer;
 
 pub use client_io::ClientIo;
-pub use control::{Framing, Phase, SocketControl};
+pub use control::{Framing, OpenStream, Phase, SocketControl};
 pub use counters::{Counters, Traffic};
 pub use ending::{Ending, How, Side};
 pub use lane::Lane;

@@ -142,6 +142,24 @@ impl<G: Governor> ToxicSocket<G> {
         self.end(&Step::Reset);
     }
 
+    /// The lane of what the client sends breaks the connection: by what the client did, or a toxic.
+    fn end_of_up(&mut self, how: &Step<Bytes>) {
+        if self.receiving {
+            self.control.toxic_ends(*how == Step::Close);
+        } else {
+            self.control.peer_has_closed();
+        }
+        self.end(how);
+    }
+
+    /// The lane of what the client gets breaks the connection: as was ordered, or by a toxic.
+    fn end_of_down(&mut self, how: &Step<Bytes>) {
+        if matches!(self.closing, Closing::Not) {
+            self.control.toxic_ends(*how == Step::Close);
+        }
+        self.end(how);
+    }
+
     fn end(&mut self, how: &Step<Bytes>) {
         if *how == Step::Close {
             self.over = Some(Over::Closed);
@@ -187,7 +205,7 @@ impl<G: Governor> ToxicSocket<G> {
                     cx.waker().wake_by_ref();
                     return;
                 }
-                return self.end(&step);
+                return self.end_of_up(&step);
             }
             let Poll::Ready(step) = self.up.poll_next(cx) else { return };
             self.take_from_up(step);
@@ -203,12 +221,7 @@ impl<G: Governor> ToxicSocket<G> {
                 self.read_end = true;
                 self.control.peer_has_closed();
             }
-            broken => {
-                if !self.receiving {
-                    self.control.peer_has_closed();
-                }
-                self.end(&broken);
-            }
+            broken => self.end_of_up(&broken),
         }
     }
 
@@ -228,7 +241,7 @@ impl<G: Governor> ToxicSocket<G> {
                     Poll::Pending => {
                         self.refused();
                         let Poll::Ready(step) = self.down.poll_break(cx) else { return };
-                        self.end(&step);
+                        self.end_of_down(&step);
                     }
                 }
             } else if self.down.is_transparent() {
@@ -243,7 +256,7 @@ impl<G: Governor> ToxicSocket<G> {
                         self.closing = Closing::Sent;
                         return;
                     }
-                    broken => self.end(&broken),
+                    broken => self.end_of_down(&broken),
                 }
             }
         }

@@ -2,6 +2,7 @@
 mod apply;
 mod check;
 mod control;
+mod drain;
 mod entry;
 
 use std::{
@@ -231,7 +232,8 @@ impl Supervisor {
         listening.iter().for_each(Listening::close_connections);
     }
 
-    /// Stops accepting, and waits for what is under way, at most so long.
+    /// Stops accepting, and waits for what is under way, at most so long. Then everything is closed, and how it ended is in
+    /// the journal.
     pub(crate) async fn drain(&self, patience: Duration) {
         let _changing = self.changing.lock().await;
         let mut listening: Vec<_> =
@@ -241,12 +243,26 @@ impl Supervisor {
         }
         self.shared.drain.cancel();
         self.shared.tracker.close();
-        if tokio::time::timeout(patience, self.shared.tracker.wait()).await.is_err() {
+        let over = tokio::time::timeout(patience, async {
+            tokio::select! {
+                () = self.shared.tracker.wait() => {}
+                never = drain::close_idle(self) => match never {},
+            }
+        });
+        if over.await.is_err() {
             tracing::warn!("connections were still open after the time to drain; they are closed");
             listening.iter().for_each(Listening::close_connections);
         }
+        // Streams of HTTP/2 end in tasks of their own, after their connection.
+        let written = async { tokio::join!(self.shared.tracker.wait(), self.shared.journal.settled()) };
+        if tokio::time::timeout(LAST_WORDS, written).await.is_err() {
+            tracing::warn!("not every exchange that was cut is in the journal");
+        }
     }
 }
+
+/// How long connections that were closed may take to write down how they ended.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Opens and closes the toxics' windows when their time comes.
 async fn keep_windows(supervisor: Weak<Supervisor>) {

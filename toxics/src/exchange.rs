@@ -99,7 +99,7 @@ pub enum Ending {
     /// A valid end of the HTTP message: the last chunk, END_STREAM.
     #[default]
     Clean,
-    /// The connection closes by FIN, without the last chunk.
+    /// The connection closes by FIN, without the last chunk. In HTTP/2 its stream alone is reset, with CANCEL.
     Fin,
     /// The connection is reset: TCP RST, or RST_STREAM in HTTP/2.
     Rst,

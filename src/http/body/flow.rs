@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 
 use super::{
     super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing, source::Broken},
-    Again, BodyError, Gate, Source,
+    Again, BodyError, Gate, Source, reset_for,
 };
 use crate::link::Lane;
 
@@ -46,7 +46,7 @@ enum State {
     /// Over.
     Done,
     /// The connection breaks in a moment.
-    Breaking(Pin<Box<Sleep>>),
+    Breaking(How, Pin<Box<Sleep>>),
     /// The connection is being closed or broken; nothing more is said here.
     Silent,
 }
@@ -91,7 +91,7 @@ impl Flow {
         match self.state {
             State::Moving => self.is_over(),
             State::Done => true,
-            State::Trailers | State::Breaking(_) | State::Silent => false,
+            State::Trailers | State::Breaking(..) | State::Silent => false,
         }
     }
 
@@ -147,9 +147,10 @@ impl Flow {
         loop {
             match &mut self.state {
                 State::Moving => {}
-                State::Breaking(moment) => {
+                State::Breaking(how, moment) => {
+                    let how = *how;
                     ready!(moment.as_mut().poll(cx));
-                    return self.break_now();
+                    return self.break_now(how);
                 }
                 State::Trailers => {
                     self.state = State::Done;
@@ -348,20 +349,20 @@ impl Flow {
         }
     }
 
-    /// Ends the client's connection, or its stream.
+    /// Ends the client's connection, or over HTTP/2 its stream alone.
     fn break_off(&mut self, how: How) {
-        if how == How::Rst {
-            self.state = State::Breaking(Box::pin(tokio::time::sleep(BEFORE_RESET)));
+        if how == How::Rst || self.ongoing().http2 {
+            self.state = State::Breaking(how, Box::pin(tokio::time::sleep(BEFORE_RESET)));
         } else {
             self.ongoing().control.fin_after_flush();
             self.state = State::Silent;
         }
     }
 
-    fn break_now(&mut self) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn break_now(&mut self, how: How) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let ongoing = self.ongoing();
         if ongoing.http2 {
-            let reason = ongoing.reset_reason().unwrap_or(h2::Reason::INTERNAL_ERROR);
+            let reason = ongoing.reset_reason().unwrap_or_else(|| reset_for(how));
             self.state = State::Done;
             return Poll::Ready(Some(Err(BodyError::Reset(reason.into()))));
         }

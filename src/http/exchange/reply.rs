@@ -10,10 +10,11 @@ use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_toxics::{BodyFilter, BodyForm, DeclaredLength, Direction, Ending, Level, Verdict};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, response};
+use hyper::upgrade::OnUpgrade;
 
 use super::{
     super::{
-        body::{Body, BodyError, Flow, Source},
+        body::{Body, BodyError, Flow, Source, reset_for},
         coding::{Coded, Decoding},
         facts::{body_form, content_length},
         framing::{self, Ends},
@@ -21,6 +22,7 @@ use super::{
         headers::{self, Hop},
         own_answer::{self, Trouble},
         source::Broken,
+        upgrade::{self, UPGRADED},
         upstream::MAX_HEADERS,
     },
     Filter, RequestBody, Running, bodies,
@@ -118,6 +120,21 @@ impl Running {
         Response::from_parts(head, body)
     }
 
+    /// Forwards a `101`. What follows it is no message: toxics on its body do not act on it.
+    pub(super) fn switch(
+        self,
+        plan: &Plan,
+        upgrade: OnUpgrade,
+        mut head: response::Parts,
+        source: Source,
+    ) -> Response<Body> {
+        let on_messages = |toxic: &Armed| !matches!(toxic.level, Level::Bytes | Level::Connect);
+        self.ongoing.out_of_reach(plan, on_messages, UPGRADED);
+        let acted = self.ongoing.struck_names();
+        self.mark(plan, &mut head.headers, |toxic| acted.contains(&toxic.spec.name));
+        upgrade::switch(&self.ongoing, upgrade, head, source)
+    }
+
     /// Names the toxics that apply, the ones on the connection's bytes too.
     fn mark(&self, plan: &Plan, headers: &mut HeaderMap, applies: impl Fn(&Armed) -> bool) {
         let mut names = self.ongoing.marks(applies);
@@ -131,11 +148,18 @@ impl Running {
     }
 
     /// The client gets something else.
-    pub(super) async fn instead(&mut self, verdict: Verdict, plan: &Plan) -> Response<Body> {
+    ///
+    /// # Errors
+    /// If a stream of HTTP/2 is to be reset: its connection goes on.
+    pub(super) async fn instead(
+        &mut self,
+        verdict: Verdict,
+        plan: &Plan,
+    ) -> Result<Response<Body>, BodyError> {
         let ending = match verdict {
             Verdict::Respond(answer) => {
                 let whole = self.rest_of_the_request().await;
-                return self.respond(*answer, plan, whole);
+                return Ok(self.respond(*answer, plan, whole));
             }
             Verdict::Abort(ending) => ending,
             // The hang is over: the connection closes.
@@ -148,6 +172,9 @@ impl Running {
         };
         self.ongoing.finish(ExchangeEnd { side: Side::Toxic, how }, 0, 0, 0);
         match how {
+            How::Rst | How::Fin if self.ongoing.http2 => {
+                return Err(BodyError::Reset(reset_for(how).into()));
+            }
             How::Rst => self.ongoing.control.reset(),
             How::Hang => {}
             _ => self.ongoing.control.fin_after_flush(),
