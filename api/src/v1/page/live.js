@@ -64,11 +64,11 @@ async function follow() {
         rest = blocks.pop();
         const news = blocks.map((block) => /^data: (.*)$/m.exec(block)?.[1]).filter(Boolean).map((data) => JSON.parse(data));
         news.forEach(note);
-        // What strikes changes no proxy.
-        if (!due && news.some(({ event }) => !event?.startsWith("toxic.")))
+        // Toxics that apply and exchanges change no proxy.
+        if (!due && news.some(({ event }) => !/^(toxic|exchange)\./.test(event)))
           due = setTimeout(() => { due = 0; refresh().catch((error) => say(error.message)); }, 300);
       }
-      throw new Error("the server has closed the feed");
+      throw new Error("the server closed the feed");
     } catch (error) {
       lost = true;
       say(`${error.message}; trying again`);
@@ -78,14 +78,16 @@ async function follow() {
 }
 
 function note({ at, event, detail, missed }) {
+  // Exchanges have their own table.
+  if (event?.startsWith("exchange.")) return;
   const { proxy, toxic, type, exchange, connection, reason, enabled, by } = detail ?? {};
   const where = exchange ? `, exchange ${exchange}` : connection ? `, connection ${connection}` : "";
   const why = reason ? `: ${reason}` : "";
   const said = {
-    "toxic.struck": () => `${proxy}: ${toxic} (${type}) struck${where}`,
-    "toxic.passed": () => `${proxy}: ${toxic} (${type}) did not strike${why}${where}`,
-    toxic: () => `${proxy}: its toxics have changed`,
-    proxy: () => `${proxy}: the proxy has changed${enabled === false ? ", it is disabled" : ""}`,
+    "toxic.struck": () => `${proxy}: ${toxic} (${type}) was applied${where}`,
+    "toxic.passed": () => `${proxy}: ${toxic} (${type}) was not applied${why}${where}`,
+    toxic: () => `${proxy}: toxics changed`,
+    proxy: () => `${proxy}: proxy changed${enabled === false ? ", it is disabled" : ""}`,
     chaos: () => `chaos is ${enabled ? "on" : "off"}${by ? ` by ${by}` : ""}${why}`,
   }[event];
   const text = missed ? `… ${missed} missed` : `${new Date(at).toLocaleTimeString()} ${said ? said() : `${event} ${JSON.stringify(detail)}`}`;

@@ -17,22 +17,38 @@ function say(text) {
 }
 $("alert").lastElementChild.onclick = () => say("");
 
-function token(renew) {
-  if (renew) {
-    const given = prompt("This server needs its token:");
-    if (given) sessionStorage.setItem("token", given);
-    return given;
-  }
-  return sessionStorage.getItem("token");
+const token = () => sessionStorage.getItem("token");
+
+/** The answer to the one question for a token, however many calls were refused meanwhile. */
+let asking = null;
+function askForToken() {
+  asking ??= new Promise((resolve) => {
+    const dialog = $("token-dialog");
+    dialog.querySelector("form").onsubmit = (event) => {
+      event.preventDefault();
+      sessionStorage.setItem("token", $("token").value);
+      dialog.close();
+    };
+    dialog.onclose = () => {
+      const given = $("token").value !== "";
+      $("token").value = "";
+      asking = null;
+      resolve(given);
+    };
+    dialog.showModal();
+  });
+  return asking;
 }
 
 async function ask(method, url, body) {
   const headers = {};
-  if (token()) headers.authorization = "Bearer " + token();
+  const used = token();
+  if (used) headers.authorization = "Bearer " + used;
   if (body !== undefined) headers["content-type"] = "application/json";
   const answer = await fetch(url, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) })
-    .catch(() => { throw new Error("the server does not answer"); });
-  if (answer.status === 401 && token(true)) return ask(method, url, body);
+    .catch(() => { throw new Error("the server does not respond"); });
+  // Another call may have got a new token while this one was under way.
+  if (answer.status === 401 && (token() !== used || (await askForToken()))) return ask(method, url, body);
   if (answer.ok) return answer;
   const { error } = await answer.json().catch(() => ({}));
   const text = error?.message ?? error ?? answer.statusText;
@@ -60,11 +76,11 @@ async function refresh() {
     ["/v1/proxies", "/v1/chaos"].map(async (url) => (await ask("GET", url)).json()),
   );
   const count = chaos.active_rules;
-  const word = chaos.enabled ? `Chaos is on: ${count} ${count === 1 ? "toxic" : "toxics"}` : "Chaos is off: no toxic acts";
+  const word = chaos.enabled ? `Chaos is on: ${count} ${count === 1 ? "toxic" : "toxics"}` : "Chaos is off: all toxics are disabled";
   $("switch-state").textContent = word + (chaos.reason ? ` (${chaos.by ?? "somebody"}: ${chaos.reason})` : "");
   $("switch-state").className = chaos.enabled && count ? "hot" : chaos.enabled ? "quiet" : "on";
   $("switch").hidden = false;
-  $("switch").textContent = chaos.enabled ? "Stop every toxic" : "Let toxics act";
+  $("switch").textContent = chaos.enabled ? "Stop every toxic" : "Enable toxics";
   $("switch").className = chaos.enabled ? "stop" : "main";
   $("switch").onclick = async () => {
     const reason = $("why").value.trim() || undefined;
@@ -72,7 +88,7 @@ async function refresh() {
   };
   for (const name of cards.keys()) if (!proxies.some((proxy) => proxy.name === name)) cards.delete(name);
   const nodes = proxies.map(card);
-  if (!proxies.length) nodes.push(el("p", { className: "help" }, "There is none yet."));
+  if (!proxies.length) nodes.push(el("p", { className: "help" }, "No proxies yet."));
   // What is in its place already is not touched, or it would lose the focus.
   nodes.forEach((node, i) => $("proxies").children[i] === node || $("proxies").insertBefore(node, $("proxies").children[i] ?? null));
   while ($("proxies").childElementCount > nodes.length) $("proxies").lastChild.remove();
