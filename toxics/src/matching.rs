@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 use wildmatch::{WildMatch, WildMatchPattern};
 
-use crate::{BodyMatch, JsonBody, Match, SpecError};
+use crate::{BodyMatch, HostGlob, JsonBody, Match, SpecError};
 
 /// What is known of a request.
 #[derive(Clone, Copy, Debug)]
@@ -126,47 +126,6 @@ impl Matcher {
         }
         let Some(value) = body.and_then(JsonBody::value) else { return false };
         self.body.iter().all(|condition| condition.holds(value))
-    }
-}
-
-/// A glob over host names, which are the same in Unicode and in punycode, in any case, with or without a final dot.
-#[derive(Clone, Debug)]
-struct HostGlob {
-    unicode: WildMatch,
-    ascii: WildMatch,
-}
-
-impl HostGlob {
-    fn new(pattern: &str) -> Self {
-        let pattern = bare_host(pattern);
-        Self { unicode: WildMatch::new(&to_unicode(&pattern)), ascii: WildMatch::new(&pattern) }
-    }
-
-    fn matches(&self, host: &str) -> bool {
-        let host = bare_host(host);
-        // A glob may have part of a punycode label, which is no Unicode yet.
-        self.unicode.matches(&to_unicode(&host)) || self.ascii.matches(&host)
-    }
-}
-
-/// A host in lower case without port, brackets and final dot.
-fn bare_host(host: &str) -> String {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((address, _)) => address,
-        None => match host.rsplit_once(':') {
-            Some((name, port)) if !name.contains(':') && port.bytes().all(|byte| byte.is_ascii_digit()) => {
-                name
-            }
-            _ => host,
-        },
-    };
-    name.strip_suffix('.').unwrap_or(name).to_lowercase()
-}
-
-fn to_unicode(host: &str) -> String {
-    match idna::domain_to_unicode(host) {
-        (unicode, Ok(())) => unicode,
-        (_, Err(_)) => host.to_owned(),
     }
 }
 
