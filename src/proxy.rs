@@ -9,7 +9,7 @@ use std::{
 };
 
 use aconite_api::model::{Protocol, ProxySpec};
-use aconite_toxics::{Catalogue, ConnectFault, Direction};
+use aconite_toxics::{Catalogue, ConnectFault, Direction, HostPort, host::bracketed};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -57,12 +57,21 @@ pub(crate) enum Kind {
         host: String,
         port: u16,
     },
-    /// With the certificate that it serves TLS with, if it does.
+    /// With what it serves TLS with, if it does.
     Http {
         target: Arc<Target>,
-        tls: Option<Arc<rustls::sign::CertifiedKey>>,
+        tls: Option<ServerLeaf>,
     },
     Forward(ForwardRules),
+}
+
+/// The certificate that an `http` proxy shows to its clients.
+#[derive(Clone)]
+pub(crate) enum ServerLeaf {
+    /// Read from files.
+    Fixed(Arc<rustls::sign::CertifiedKey>),
+    /// Minted by the local CA for the name that the client asks for, else for the address that it connected to.
+    Minted,
 }
 
 /// Counts what the dice are thrown for.
@@ -208,7 +217,7 @@ pub(crate) async fn reach(
     match upstreams.dial(&place).await {
         Ok((stream, address)) => {
             connection.reached(address);
-            connection.leads_to(&format!("{}:{}", place.host, place.port));
+            connection.leads_to(&format!("{}:{}", bracketed(&place.host), place.port));
             Some(stream)
         }
         Err(error) => {
@@ -231,20 +240,19 @@ pub(crate) async fn relay(client: TcpStream, upstream: TcpStream, connection: &A
 ///
 /// # Errors
 /// The field that does not hold, and why.
-pub(crate) fn kind(
-    spec: &ProxySpec,
-    authority: &tls::authority::Authority,
-) -> Result<Kind, (&'static str, String)> {
+pub(crate) fn kind(spec: &ProxySpec) -> Result<Kind, (&'static str, String)> {
     match spec.protocol() {
         Protocol::Tcp => {
-            let (host, port) = host_and_port(&spec.upstream);
-            Ok(Kind::Tcp { host: host.to_owned(), port })
+            let upstream =
+                HostPort::parse(&spec.upstream).map_err(|error| ("upstream", error.to_string()))?;
+            // An upstream without a port can be configured, as Toxiproxy has it; it cannot be reached.
+            Ok(Kind::Tcp { host: upstream.host().to_owned(), port: upstream.port().unwrap_or(0) })
         }
         Protocol::Http => {
             let target = Target::parse(&spec.upstream).map_err(|reason| ("upstream", reason))?;
             let tls = match &spec.tls {
                 None => None,
-                Some(files) => Some(certificate(spec, files, authority).map_err(|reason| ("tls", reason))?),
+                Some(files) => Some(server_leaf(files).map_err(|reason| ("tls", reason))?),
             };
             Ok(Kind::Http { target: Arc::new(target), tls })
         }
@@ -252,30 +260,12 @@ pub(crate) fn kind(
     }
 }
 
-/// An upstream without a port can be configured, as Toxiproxy has it; it cannot be reached.
-fn host_and_port(upstream: &str) -> (&str, u16) {
-    let Some((host, port)) = upstream.rsplit_once(':') else { return (upstream, 0) };
-    (host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(0))
-}
-
-fn certificate(
-    spec: &ProxySpec,
-    files: &aconite_api::model::ServerTls,
-    authority: &tls::authority::Authority,
-) -> Result<Arc<rustls::sign::CertifiedKey>, String> {
+fn server_leaf(files: &aconite_api::model::ServerTls) -> Result<ServerLeaf, String> {
     match (&files.cert, &files.key) {
-        (Some(cert), Some(key)) => {
-            tls::identity::read(cert.as_ref(), key.as_ref()).map_err(|error| tls::with_causes(&error))
-        }
-        (None, None) => {
-            let host = spec.listen.rsplit_once(':').map_or("localhost", |(host, _)| host);
-            let host = if host.is_empty() {
-                "localhost"
-            } else {
-                host.trim_start_matches('[').trim_end_matches(']')
-            };
-            authority.leaf(host).map_err(|error| error.to_string())
-        }
+        (Some(cert), Some(key)) => tls::identity::read(cert.as_ref(), key.as_ref())
+            .map(ServerLeaf::Fixed)
+            .map_err(|error| tls::with_causes(&error)),
+        (None, None) => Ok(ServerLeaf::Minted),
         _ => Err("`cert` and `key` go together".to_owned()),
     }
 }

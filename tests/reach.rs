@@ -5,6 +5,11 @@ use crate::support::{Heard, Proxied};
 
 mod admin;
 mod entrances;
+mod heads;
+mod leaf;
+mod loops;
+mod names;
+mod protocols;
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 

@@ -5,6 +5,7 @@ use aconite_api::{
     Client,
     model::{Protocol, ProxySpec},
 };
+use aconite_toxics::host::{self, bracketed, normal_host};
 use clap::ValueEnum;
 
 use super::{Failure, Outcome, Remote, remote::variable, serve::data_dir, trust::TrustFiles};
@@ -99,8 +100,8 @@ fn reachable(listen: &str, client: &Client) -> Result<String, Failure> {
         Failure::new(format!("the server says that the proxy listens on `{listen}`, which is no address"))
     })?;
     if address.ip().is_unspecified() {
-        let host = client.authority().rsplit_once(':').map_or("localhost", |(host, _)| host);
-        return Ok(format!("{host}:{}", address.port()));
+        let host = host::split(client.authority()).0;
+        return Ok(format!("{}:{}", bracketed(host), address.port()));
     }
     Ok(address.to_string())
 }
@@ -137,10 +138,11 @@ impl Settings {
         let mut left_out = Vec::new();
         let given = present("NO_PROXY").or_else(|| present("no_proxy")).unwrap_or_default();
         for entry in given.split([',', ' ']).map(str::trim).filter(|entry| !entry.is_empty()) {
-            if !is_plain(entry) {
+            let host = normal_host(entry);
+            if !is_plain(&host) {
                 left_out.push(entry.to_owned());
-            } else if !no_proxy.iter().any(|known| known == entry) {
-                no_proxy.push(entry.to_owned());
+            } else if !no_proxy.iter().any(|known| *known == host) {
+                no_proxy.push(host.into_owned());
             }
         }
         let no_proxy = no_proxy.join(",");
@@ -189,8 +191,8 @@ fn is_plain(entry: &str) -> bool {
 
 /// Java's own settings, after what is set already.
 fn java_options(proxy: &str, store: &str, present: Option<String>) -> String {
-    let (host, port) = proxy.rsplit_once(':').unwrap_or((proxy, "80"));
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let (host, port) = host::split(proxy);
+    let port = port.unwrap_or("80");
     // JAVA_TOOL_OPTIONS is split at white space outside of quotes.
     let store = if store.contains(char::is_whitespace) { format!("\"{store}\"") } else { store.to_owned() };
     let ours = [
@@ -259,12 +261,9 @@ mod tests {
             "NO_PROXY",
             "localhost,127.0.0.1,::1,.corp.test,10.0.0.0/8,api.test:8443,host.test.,db.test,*",
         )]);
-        assert_eq!(value(&settings, "NO_PROXY"), "localhost,127.0.0.1,db.test");
-        assert_eq!(value(&settings, "no_proxy"), "localhost,127.0.0.1,db.test");
-        assert_eq!(
-            settings.left_out,
-            ["::1", ".corp.test", "10.0.0.0/8", "api.test:8443", "host.test.", "*"]
-        );
+        assert_eq!(value(&settings, "NO_PROXY"), "localhost,127.0.0.1,host.test,db.test");
+        assert_eq!(value(&settings, "no_proxy"), "localhost,127.0.0.1,host.test,db.test");
+        assert_eq!(settings.left_out, ["::1", ".corp.test", "10.0.0.0/8", "api.test:8443", "*"]);
     }
 
     #[test]

@@ -1,16 +1,23 @@
 //! The client of an exchange: its connection, and where its requests lead.
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
+use aconite_toxics::{
+    HostPort,
+    host::{self, normal_host},
+};
 use http::{StatusCode, header, request};
 
 use super::{
     exchange::Destination,
-    forward::ForwardRules,
-    guard,
     own_answer::Trouble,
     target::{Origin, Target},
 };
-use crate::{connection::ConnectionShared, link::SocketControl, proxy::ProxyContext, tls::host::Readable};
+use crate::{
+    connection::ConnectionShared,
+    link::SocketControl,
+    proxy::{Kind, ProxyContext},
+    tls::host::Readable,
+};
 
 /// The client's side of exchanges.
 pub(crate) struct Client {
@@ -34,9 +41,9 @@ pub(crate) enum Via {
 
 /// What a client asked for with CONNECT, and what it then said in its TLS handshake.
 pub(crate) struct FarEnd {
-    /// The host that the exchanges are for: the TLS server name, else CONNECT's.
+    /// The host that the exchanges are for, in its normal form: the TLS server name, else CONNECT's.
     pub(crate) host: Arc<str>,
-    /// CONNECT's host.
+    /// CONNECT's host, in its normal form.
     pub(crate) connect_host: String,
     pub(crate) target: Arc<Target>,
 }
@@ -49,10 +56,7 @@ impl Client {
     pub(crate) fn destination(&self, head: &request::Parts) -> Result<Destination, Trouble> {
         match &self.via {
             Via::Reverse(target) => Ok(self.reverse(target, head)),
-            Via::Forward => {
-                guard::admit(&self.proxy, &head.headers)?;
-                self.forward(head)
-            }
+            Via::Forward => self.forward(head),
             Via::Tunnel(end) => tunnelled(end, head),
         }
     }
@@ -72,38 +76,35 @@ impl Client {
             let text = "this is a forward proxy: it expects CONNECT or a request target with scheme and host";
             return Err(Trouble::new(StatusCode::BAD_REQUEST, "not_a_proxy_request", text));
         };
-        let tls = scheme == "https";
-        let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let origin = Origin::new(tls, authority.host(), port);
+        let tls = match scheme {
+            "http" => false,
+            "https" => true,
+            other => {
+                let text = format!("`{other}` is not a scheme that this proxy knows: expected http or https");
+                return Err(Trouble::new(StatusCode::BAD_REQUEST, "unsupported_scheme", text));
+            }
+        };
+        // User and password are the client's, and belong into `Authorization` (RFC 9110, section 4.2.4).
+        let asked = authority.as_str().rsplit('@').next().unwrap_or_default();
+        let read = HostPort::parse(asked)
+            .map_err(|error| Trouble::new(StatusCode::BAD_REQUEST, "bad_target", error.to_string()))?;
+        let port = read.port().unwrap_or(if tls { 443 } else { 80 });
+        let origin = Origin::new(tls, read.host(), port);
         let host = Arc::clone(&origin.host);
-        let target = self
-            .rules()?
-            .target(&host, port)
-            .unwrap_or_else(|| Arc::new(Target::Server { origin, prefix: String::new() }));
-        Ok(Destination { authority: authority_for(&target, authority.as_str()), target, host })
-    }
-
-    /// The rules of the forward proxy that the client speaks to.
-    pub(crate) fn rules(&self) -> Result<&ForwardRules, Trouble> {
-        match &self.proxy.kind {
-            crate::proxy::Kind::Forward(rules) => Ok(rules),
-            _ => Err(Trouble::new(
-                StatusCode::BAD_REQUEST,
-                "not_a_forward_proxy",
-                "this proxy takes no CONNECT",
-            )),
-        }
+        let target = match &self.proxy.kind {
+            Kind::Forward(rules) => rules.target(&host, port),
+            Kind::Http { .. } | Kind::Tcp { .. } => None,
+        };
+        let target = target.unwrap_or_else(|| Arc::new(Target::Server { origin, prefix: String::new() }));
+        Ok(Destination { authority: authority_for(&target, asked), target, host })
     }
 }
 
 /// A request inside a tunnel: its Host must be the tunnel's, and decides nothing.
 fn tunnelled(end: &Arc<FarEnd>, head: &request::Parts) -> Result<Destination, Trouble> {
     let asked = asked_authority(head).unwrap_or_default();
-    let host = host_of(&asked);
-    if !host.is_empty()
-        && !host.eq_ignore_ascii_case(&end.host)
-        && !host.eq_ignore_ascii_case(&end.connect_host)
-    {
+    let host = &*host_of(&asked);
+    if !host.is_empty() && *host != *end.host && host != end.connect_host {
         tracing::warn!(connect = %Readable(&end.connect_host), server_name = %Readable(&end.host), host = %Readable(host), "a request asks for another host than its tunnel");
         let text = format!(
             "the request is for `{host}`, but its tunnel leads to `{}` (TLS server name `{}`)",
@@ -137,13 +138,7 @@ pub(super) fn asked_authority(head: &request::Parts) -> Option<String> {
     (!asked.is_empty()).then(|| asked.to_owned())
 }
 
-/// The host of an authority, without port and brackets.
-pub(super) fn host_of(authority: &str) -> &str {
-    if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or_default();
-    }
-    match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.contains(':') => host,
-        _ => authority,
-    }
+/// The host of an authority in its normal form.
+pub(super) fn host_of(authority: &str) -> Cow<'_, str> {
+    normal_host(host::split(authority).0)
 }

@@ -2,20 +2,18 @@
 use std::{
     future::poll_fn,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     pin::{Pin, pin},
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
 
 use http::StatusCode;
 use thiserror::Error;
-use tokio::{
-    net::{TcpStream, lookup_host},
-    task::JoinSet,
-    time::timeout,
-};
+use tokio::{net::TcpStream, sync::Semaphore, task::JoinSet, time::timeout};
 
+use super::chains::{Chains, arrives};
 use crate::{files, link, tls::host::Readable};
 
 /// How long one address may take before the next is tried beside it (RFC 8305, section 5).
@@ -34,7 +32,7 @@ pub(crate) enum DialError {
     #[error("no connection to `{}` within {} ms", Readable(host), limit.as_millis())]
     Timeout { host: String, limit: Duration },
     /// It would come back to the proxy itself.
-    #[error("{0} is this proxy itself")]
+    #[error("a connection to {0} would come back to this proxy")]
     Loop(SocketAddr),
     /// It would lead to the admin API, which takes whoever connects from this machine for its operator.
     #[error(
@@ -44,45 +42,44 @@ pub(crate) enum DialError {
 }
 
 /// Where no connection of a proxy may lead.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct OffLimits {
     /// The proxy's own listener.
     pub(crate) own: Option<SocketAddr>,
     /// The admin API.
     pub(crate) admin: Option<SocketAddr>,
+    /// The instance's other proxies.
+    pub(crate) chains: Arc<Chains>,
 }
 
 impl OffLimits {
-    /// For an upstream that the configuration names. The admin API may be there if its address is written as it is; a
-    /// name that resolves to it is not enough, as whoever answers for the name decides that.
-    pub(crate) fn for_configured(self, host: &str) -> Self {
-        let written = host.parse::<IpAddr>().is_ok() || host.eq_ignore_ascii_case("localhost");
-        Self { admin: self.admin.filter(|_| !written), ..self }
-    }
-
-    /// Whether a connection to `address` may be made.
+    /// Whether a connection to `address` may be made. The admin API may be connected to if the configuration has
+    /// `written` its address.
     ///
     /// # Errors
     /// Whose address it is.
-    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), DialError> {
+    pub(crate) fn check(&self, address: SocketAddr, written: bool) -> Result<(), DialError> {
+        self.check_kept(address, written)?;
+        if self.own.is_some_and(|own| self.chains.closes(own, address)) {
+            return Err(DialError::Loop(address));
+        }
+        Ok(())
+    }
+
+    /// The same for a connection that was made before.
+    ///
+    /// # Errors
+    /// Whose address it is.
+    pub(crate) fn check_kept(&self, address: SocketAddr, written: bool) -> Result<(), DialError> {
         let arrives_at = |listener: Option<SocketAddr>| listener.is_some_and(|own| arrives(address, own));
         if arrives_at(self.own) {
             return Err(DialError::Loop(address));
         }
-        if arrives_at(self.admin) {
+        if !written && arrives_at(self.admin) {
             return Err(DialError::Admin(address));
         }
         Ok(())
     }
-}
-
-/// Whether a connection to `address` arrives at a listener.
-fn arrives(address: SocketAddr, listener: SocketAddr) -> bool {
-    let (to, at) = (address.ip().to_canonical(), listener.ip().to_canonical());
-    // Who connects to the unspecified address gets the loopback one.
-    let is_local = to.is_loopback() || to.is_unspecified();
-    address.port() == listener.port()
-        && (to == at || (is_local && (at.is_unspecified() || to.is_unspecified())))
 }
 
 impl DialError {
@@ -111,16 +108,16 @@ impl DialError {
 /// Connects to the first address that answers, and tells it: all are tried, staggered.
 ///
 /// # Errors
-/// If none answers within `limit`, or one of them is off limits.
+/// If none answers within `limit`, or one of them `may` not be connected to.
 pub(crate) async fn dial(
     host: &str,
     port: u16,
     limit: Duration,
-    off_limits: OffLimits,
+    may: impl Fn(SocketAddr) -> Result<(), DialError>,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
     let attempt = async {
         let addresses = resolve(host, port).await?;
-        addresses.iter().try_for_each(|address| off_limits.check(*address))?;
+        addresses.iter().copied().try_for_each(&may)?;
         first_to_answer(host, addresses).await
     };
     let mut attempt = pin!(attempt);
@@ -148,12 +145,37 @@ async fn at_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
 }
 
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![(ip, port).into()]);
+    }
     let failed = |source| DialError::Resolve { host: host.to_owned(), source };
-    let found: Vec<_> = lookup_host((host, port)).await.map_err(failed)?.collect();
+    let name = (host.to_owned(), port);
+    let found = LOOKUPS.run(move || name.to_socket_addrs().map(Vec::from_iter)).await.map_err(failed)?;
     if found.is_empty() {
         return Err(failed(io::Error::new(io::ErrorKind::NotFound, "no addresses")));
     }
     Ok(interleaved(found))
+}
+
+/// Look-ups of names under way. The system's resolver blocks a thread for each and cannot be interrupted: slow name
+/// servers must not use up the threads that the runtime has for such work.
+static LOOKUPS: Lookups = Lookups(Semaphore::const_new(64));
+
+struct Lookups(Semaphore);
+
+impl Lookups {
+    /// Looks a name up on a thread that may block. Whoever stops waiting leaves the place taken until that is over.
+    async fn run<T: Send + 'static>(
+        &'static self,
+        look: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let place = self.0.acquire().await.map_err(io::Error::other)?;
+        let looking = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            look()
+        });
+        looking.await.map_err(io::Error::other)?
+    }
 }
 
 /// The two families in turn, the resolver's first one first.
@@ -247,23 +269,42 @@ mod tests {
         let own = listener.local_addr().unwrap();
         let off_limits = OffLimits { own: Some(own), ..OffLimits::default() };
         for host in ["localhost", "127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1"] {
-            let error = dial(host, own.port(), LIMIT, off_limits).await.unwrap_err();
+            let may = |address| off_limits.check(address, true);
+            let error = dial(host, own.port(), LIMIT, may).await.unwrap_err();
             assert!(matches!(error, DialError::Loop(_)), "{host}: {error}");
         }
-        dial("127.0.0.1", own.port(), LIMIT, OffLimits::default()).await.unwrap();
+        dial("127.0.0.1", own.port(), LIMIT, |_| Ok(())).await.unwrap();
+    }
+
+    /// A slow name server holds up other look-ups at most until theirs, and takes no more threads than it may.
+    #[tokio::test]
+    async fn a_15_name_look_ups_cannot_use_up_the_threads() {
+        static TWO: Lookups = Lookups(Semaphore::const_new(2));
+        let (release, blocked) = std::sync::mpsc::channel::<()>();
+        let blocked = Arc::new(std::sync::Mutex::new(blocked));
+        let slow = || {
+            let blocked = Arc::clone(&blocked);
+            TWO.run(move || blocked.lock().unwrap().recv().map_err(io::Error::other))
+        };
+        for _ in 0..2 {
+            // Whoever asked has stopped waiting; the thread has not.
+            timeout(Duration::from_millis(20), slow()).await.unwrap_err();
+        }
+        let third = tokio::spawn(TWO.run(|| Ok("third")));
+        tokio::task::yield_now().await;
+        assert!(TWO.0.available_permits() == 0 && !third.is_finished());
+        release.send(()).unwrap();
+        assert_eq!(timeout(LIMIT, third).await.unwrap().unwrap().unwrap(), "third");
+        release.send(()).unwrap();
     }
 
     /// Whoever answers for a name decides where it leads, so that only a written address may be the admin API's.
     #[test]
-    fn a_01_a_configured_name_that_resolves_to_the_admin_api_is_refused() {
+    fn a_01_the_admin_api_is_only_for_who_writes_its_address() {
         let admin: SocketAddr = ([127, 0, 0, 1], 8474).into();
         let off_limits = OffLimits { admin: Some(admin), ..OffLimits::default() };
-        assert!(matches!(off_limits.check(admin), Err(DialError::Admin(_))));
-        for (host, allowed) in
-            [("127.0.0.1", true), ("LocalHost", true), ("::1", true), ("rebound.test", false)]
-        {
-            assert_eq!(off_limits.for_configured(host).check(admin).is_ok(), allowed, "{host}");
-        }
+        assert!(matches!(off_limits.check(admin, false), Err(DialError::Admin(_))));
+        off_limits.check(admin, true).unwrap();
     }
 
     #[test]

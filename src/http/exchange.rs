@@ -20,7 +20,7 @@ use super::{
     facts::{Facts, body_form},
     framing,
     governor::Ready,
-    guard::Way,
+    guard::{self, Way},
     headers::{self},
     in_band,
     ongoing::Ongoing,
@@ -64,7 +64,7 @@ pub(crate) async fn run(
         Ok(destination) => destination,
         Err(trouble) => {
             let host = asked_authority(&head).unwrap_or_default();
-            let facts = Facts::of(&mut head, &host_of(&host).into());
+            let facts = Facts::of(&mut head, &(&*host_of(&host)).into());
             return Ok(refused(&client, &facts, &trouble));
         }
     };
@@ -92,20 +92,14 @@ fn led(client: &Client, head: &mut request::Parts, framed_twice: bool) -> Result
     if client.http2 {
         extended_connect::as_upgrade(head)?;
     }
+    guard::enter(client, head)?;
     client.destination(head)
 }
 
 /// The whole of an exchange that cannot begin.
 fn refused(client: &Client, facts: &Facts, trouble: &Trouble) -> Response<Body> {
     let answer = own_answer::refusal(trouble);
-    let record = client.proxy.journal.begin(written(client, facts));
-    record.note(|course| {
-        course.status = Some(answer.status().as_u16());
-        course.error = Some(trouble.code());
-        course.duration_ms = Some(0.0);
-        course.ending = Some(ExchangeEnd { side: Side::Proxy, how: How::Error });
-    });
-    client.proxy.journal.end(&record, &facts.headers);
+    guard::record_refusal(&client.connection, written(client, facts), &facts.headers, trouble);
     client.control.exchange_ends();
     answer
 }

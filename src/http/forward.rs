@@ -1,19 +1,36 @@
 //! What a forward proxy does with which host, and for whom.
-use std::{collections::HashMap, sync::Arc};
+use std::{cmp::Reverse, collections::HashMap, sync::Arc};
 
 use aconite_api::model::ProxySpec;
+use aconite_toxics::{
+    HostError, HostGlob, HostPort,
+    host::{self, normal_host},
+};
 use http::{HeaderMap, StatusCode, header};
-use wildmatch::WildMatch;
 
 use super::{credentials::Credentials, own_answer::Trouble, target::Target};
 
 /// The rules of a forward proxy.
 pub(crate) struct ForwardRules {
-    intercept: Vec<WildMatch>,
-    /// By `host` or `host:port`, lower case, punycode.
-    map: HashMap<String, Arc<Target>>,
+    intercept: Vec<HostGlob>,
+    /// By host, in its normal form.
+    map: HashMap<String, Vec<Mapped>>,
+    /// Hosts with wildcards, the longest first.
+    globs: Vec<(HostGlob, Mapped)>,
     /// What clients have to present, if anything.
     credentials: Option<Credentials>,
+}
+
+/// Where a host is sent, on one port or on all.
+struct Mapped {
+    port: Option<u16>,
+    target: Arc<Target>,
+}
+
+impl Mapped {
+    fn holds_for(&self, port: u16) -> bool {
+        self.port.is_none_or(|own| own == port)
+    }
 }
 
 impl ForwardRules {
@@ -25,33 +42,43 @@ impl ForwardRules {
         let known = || aconite_dialects::known_hosts().map(|(host, _)| host.to_owned()).collect();
         let intercept = spec.intercept.clone().unwrap_or_else(known);
         for host in &intercept {
-            named(host, false).map_err(|reason| ("intercept", reason))?;
+            pattern(host, false).map_err(|reason| ("intercept", reason))?;
         }
-        let mut map = HashMap::new();
-        for (host, target) in &spec.map {
-            named(host, true).map_err(|reason| ("map", reason))?;
-            let target = Target::parse(target).map_err(|reason| ("map", format!("`{host}`: {reason}")))?;
-            map.insert(ascii(host), Arc::new(target));
+        let mut map = HashMap::<_, Vec<Mapped>>::new();
+        let mut globs = Vec::new();
+        for (from, to) in &spec.map {
+            let (host, port) = pattern(from, true).map_err(|reason| ("map", reason))?;
+            let target = Target::parse(to).map_err(|reason| ("map", format!("`{from}`: {reason}")))?;
+            let mapped = Mapped { port, target: Arc::new(target) };
+            if is_glob(host) {
+                globs.push((host.len(), HostGlob::new(host), mapped));
+            } else {
+                map.entry(normal_host(host).into_owned()).or_default().push(mapped);
+            }
         }
+        globs.sort_by_key(|(length, _, mapped)| Reverse((mapped.port.is_some(), *length)));
+        map.values_mut().for_each(|of_host| of_host.sort_by_key(|mapped| mapped.port.is_none()));
         let credentials = spec.credentials.as_deref().map(Credentials::parse).transpose();
         let credentials = credentials.map_err(|reason| ("credentials", reason))?;
         Ok(Self {
-            intercept: intercept.iter().map(|host| WildMatch::new(&ascii(host))).collect(),
+            intercept: intercept.iter().map(|host| HostGlob::new(host)).collect(),
             map,
+            globs: globs.into_iter().map(|(_, glob, mapped)| (glob, mapped)).collect(),
             credentials,
         })
     }
 
-    /// Where a host is sent, if that is elsewhere.
+    /// Where a host is sent, if that is elsewhere: by its name with the port, else by its name, else by a pattern.
     pub(crate) fn target(&self, host: &str, port: u16) -> Option<Arc<Target>> {
-        let host = ascii(host);
-        self.map.get(&format!("{host}:{port}")).or_else(|| self.map.get(&host)).cloned()
+        let named = self.map.get(&*normal_host(host)).into_iter().flatten();
+        let globs = self.globs.iter().filter(|(glob, _)| glob.matches(host)).map(|(_, mapped)| mapped);
+        let mut mapped = named.chain(globs);
+        mapped.find(|mapped| mapped.holds_for(port)).map(|mapped| Arc::clone(&mapped.target))
     }
 
     /// Whether the TLS of a host is opened. A host that is sent elsewhere always is, unless to a plain address.
     pub(crate) fn intercepts(&self, host: &str) -> bool {
-        let host = ascii(host);
-        self.intercept.iter().any(|pattern| pattern.matches(&host))
+        self.intercept.iter().any(|glob| glob.matches(host))
     }
 
     /// Whether a client that sends these headers may use the proxy.
@@ -73,29 +100,27 @@ impl ForwardRules {
     }
 }
 
-/// A host as it is compared: lower case, punycode, globs kept.
-fn ascii(host: &str) -> String {
-    if host.is_ascii() {
-        return host.to_ascii_lowercase();
-    }
-    // A label at a time: a glob is no host name.
-    let labels =
-        host.split('.').map(|label| idna::domain_to_ascii(label).unwrap_or_else(|_| label.to_lowercase()));
-    labels.collect::<Vec<_>>().join(".")
+fn is_glob(host: &str) -> bool {
+    host.contains(['*', '?'])
 }
 
-/// Refuses what looks like a host but would never be one: a URL, or a port where none is compared.
-fn named(host: &str, with_port: bool) -> Result<(), String> {
-    let kind = if with_port { "a host or host:port" } else { "a host" };
-    let is_ip = host.trim_matches(['[', ']']).parse::<std::net::Ipv6Addr>().is_ok();
-    let no_port = with_port || is_ip || !host.contains(':');
-    if no_port && !host.is_empty() && !host.contains('/') {
-        return Ok(());
+/// Reads a host, which may have wildcards, and a port if `with_port` allows one. Refuses what looks like a host and
+/// would never match one: a URL, or a port where none is compared.
+fn pattern(text: &str, with_port: bool) -> Result<(&str, Option<u16>), String> {
+    let (host, port) = host::split(text);
+    if text.contains('/') || host.is_empty() || (port.is_some() && !with_port) {
+        let kind = if with_port { "a host or host:port" } else { "a host" };
+        let bare = text.rsplit("://").next().unwrap_or_default().split('/').next().unwrap_or_default();
+        let bare = if with_port { bare } else { host::split(bare).0 };
+        let instead = if bare.is_empty() { String::new() } else { format!(", such as `{bare}`") };
+        return Err(format!("`{text}` is not {kind}{instead}"));
     }
-    let bare = host.rsplit("://").next().unwrap_or_default().split('/').next().unwrap_or_default();
-    let bare = if with_port { bare } else { bare.split(':').next().unwrap_or_default() };
-    let instead = if bare.is_empty() { String::new() } else { format!(", such as `{bare}`") };
-    Err(format!("`{host}` is not {kind}{instead}"))
+    if is_glob(host) {
+        let port = port.map(|port| host::parse_port(port).ok_or_else(|| HostError::Port(port.to_owned())));
+        return Ok((host, port.transpose().map_err(|error| error.to_string())?));
+    }
+    let read = HostPort::parse(text).map_err(|error| error.to_string())?;
+    Ok((host, read.port()))
 }
 
 #[cfg(test)]
@@ -150,6 +175,60 @@ mod tests {
         assert_eq!(rules.target("API.test", 443).unwrap().to_string(), "127.0.0.1:1");
         assert_eq!(rules.target("api.test", 8443).unwrap().to_string(), "sim://openai");
         assert!(rules.target("other.test", 443).is_none());
+    }
+
+    #[test]
+    fn r2_10_hosts_are_mapped_by_patterns() {
+        let rules = rules(serde_json::json!({"map": {
+            "*.example.test": "http://127.0.0.1:1", "*.eu.example.test": "http://127.0.0.1:2",
+            "*.example.test:8443": "http://127.0.0.1:3", "a.eu.example.test": "http://127.0.0.1:4",
+            "b?.test": "http://127.0.0.1:5",
+        }}));
+        for (host, port, target) in [
+            ("api.example.test", 443, Some(1)),
+            ("API.example.test.", 443, Some(1)),
+            ("x.eu.example.test", 443, Some(2)),
+            ("x.eu.example.test", 8443, Some(3)),
+            ("a.eu.example.test", 8443, Some(4)),
+            ("b1.test", 80, Some(5)),
+            ("example.test", 443, None),
+            ("b12.test", 443, None),
+        ] {
+            let found = rules.target(host, port).map(|target| target.to_string());
+            assert_eq!(found, target.map(|port| format!("127.0.0.1:{port}")), "{host}:{port}");
+        }
+    }
+
+    #[test]
+    fn r2_10_what_could_never_match_is_refused() {
+        for (field, from, said) in [
+            ("map", "a.test:99999", "`99999` is not a port: expected a number from 1 to 65535"),
+            ("map", "*.test:0", "`0` is not a port"),
+            ("map", "a..test", "neither a host name nor an IP address"),
+            ("map", "", "is not a host or host:port"),
+            ("map", "http://*.test", "is not a host or host:port, such as `*.test`"),
+            ("intercept", "a b", "neither a host name"),
+        ] {
+            let value = if field == "map" {
+                serde_json::json!({"map": {from: "sim://openai"}})
+            } else {
+                serde_json::json!({"intercept": [from]})
+            };
+            let (place, reason) = ForwardRules::new(&serde_json::from_value(value).unwrap()).err().unwrap();
+            assert_eq!(place, field);
+            assert!(reason.contains(said), "{from}: {reason}");
+        }
+    }
+
+    #[test]
+    fn r2_06_a_host_is_the_same_in_every_spelling() {
+        let spec =
+            serde_json::json!({"map": {"API.Example.test.": "sim://openai"}, "intercept": ["Other.test."]});
+        let rules = rules(spec);
+        for host in ["api.example.test", "api.example.test.", "API.EXAMPLE.TEST"] {
+            assert!(rules.target(host, 443).is_some(), "{host}");
+            assert!(rules.intercepts(&host.to_ascii_lowercase().replace("api.example", "other")), "{host}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 mod again;
 mod body;
 mod capture;
+mod chains;
 mod client;
 mod coding;
 mod credentials;
@@ -9,6 +10,7 @@ mod dial;
 mod exchange;
 mod extended_connect;
 mod facts;
+mod foreign;
 mod forward;
 mod framing;
 pub(crate) mod fuzzing;
@@ -30,6 +32,7 @@ mod upgrade;
 mod upstream;
 mod upstream_io;
 
+pub(crate) use chains::Chains;
 pub(crate) use dial::OffLimits;
 pub(crate) use forward::ForwardRules;
 pub(crate) use guard::{Place, Way};

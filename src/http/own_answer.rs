@@ -19,6 +19,11 @@ impl Trouble {
         Self { status, code, message: message.into(), close: false }
     }
 
+    /// The status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// A word for it.
     pub(crate) fn code(&self) -> &'static str {
         self.code

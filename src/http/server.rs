@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     client::{Client, Via},
-    exchange, own_answer,
+    exchange, foreign, own_answer,
     patience::run_out,
     tunnel::{self, write_last_answer},
     upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     connection::{ByteGovernor, ConnectionShared},
     link::{ClientIo, Lane, Peek, Phase, SocketControl, ToxicSocket},
-    proxy::{Kind, ProxyContext},
+    proxy::{Kind, ProxyContext, ServerLeaf},
     steady::steady,
     tls::{self, Negotiated as _, host::Readable},
 };
@@ -45,11 +45,20 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) 
                         Ok((Sniffed::Http2, began)) => {
                             serve_plain(stream, &connection, via, true, began).await;
                         }
-                        Ok((_, began)) => serve_plain(stream, &connection, via, false, began).await,
+                        Ok((Sniffed::Http1 | Sniffed::Other, began)) => {
+                            serve_plain(stream, &connection, via, false, began).await;
+                        }
+                        Ok((spoken, _)) => Box::pin(foreign::refuse(stream, &connection, spoken)).await,
                         Err(Unsaid::Half) => write_last_answer(stream, own_answer::too_slow()).await,
                         Err(Unsaid::Nothing) => {}
                     },
-                    Some(leaf) => Box::pin(serve_tls(stream, &connection, via, Arc::clone(leaf))).await,
+                    Some(leaf) => match sniff(&stream, &connection.proxy).await {
+                        Ok((Sniffed::Tls | Sniffed::Other, _)) => {
+                            Box::pin(serve_tls(stream, &connection, via, leaf)).await;
+                        }
+                        Ok((spoken, _)) => Box::pin(foreign::refuse(stream, &connection, spoken)).await,
+                        Err(_) => {}
+                    },
                 }
             }
             Kind::Forward(rules) => Box::pin(tunnel::serve(stream, &connection, rules)).await,
@@ -71,6 +80,8 @@ pub(crate) enum Sniffed {
     Tls,
     Http2,
     Http1,
+    Socks4,
+    Socks5,
     Other,
 }
 
@@ -83,7 +94,10 @@ impl Sniffed {
             [] => None,
             // A handshake record (RFC 8446, section 5.1).
             [22, 3, ..] => Some(Self::Tls),
-            [22] => None,
+            // SOCKS: a version, then CONNECT or BIND, or the number of methods (RFC 1928, section 3).
+            [4, 1 | 2, ..] => Some(Self::Socks4),
+            [5, 1..=255, ..] => Some(Self::Socks5),
+            [4 | 5 | 22] => None,
             _ if PREFACE.starts_with(bytes) && bytes.len() < PREFACE.len() => None,
             _ if bytes.starts_with(PREFACE) => Some(Self::Http2),
             _ => match bytes.iter().position(|byte| !byte.is_ascii_uppercase()) {
@@ -159,13 +173,28 @@ pub(crate) async fn serve_plain(
 }
 
 /// Serves HTTP over TLS with a certificate of the proxy's own.
-async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: Via, leaf: Arc<CertifiedKey>) {
+async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: Via, leaf: &ServerLeaf) {
+    let address = stream.local_addr().map(|address| address.ip().to_canonical().to_string());
     let (socket, control) = socket(stream, connection);
     let proxy = &connection.proxy;
-    let hello = Box::pin(proxy.terminator.hello(socket, "localhost", proxy.header_timeout));
+    let fallback = address.as_deref().unwrap_or("localhost");
+    let hello = Box::pin(proxy.terminator.hello(socket, fallback, proxy.header_timeout));
     let hello = match hello.await {
         Ok(hello) => hello,
         Err(error) => return tracing::debug!(proxy = %proxy.name, %error, "no TLS handshake"),
+    };
+    let leaf = match leaf {
+        ServerLeaf::Fixed(leaf) => Arc::clone(leaf),
+        ServerLeaf::Minted => match proxy.authority.leaf(hello.host()) {
+            Ok(leaf) => leaf,
+            Err(error) => {
+                let host = Readable(hello.host());
+                tracing::warn!(proxy = %proxy.name, %host, %error, "no certificate can be made");
+                // The client that cannot be told has left.
+                let _ = hello.refuse(AlertDescription::UnrecognisedName).await;
+                return;
+            }
+        },
     };
     let alpn: &[&[u8]] = &[tls::ALPN_H2, tls::ALPN_HTTP1];
     let Some(stream) = Box::pin(handshake(hello, alpn, leaf, connection)).await else { return };
@@ -330,6 +359,11 @@ mod tests {
             (b"GET", None),
             (b"\x00\x00\x00\x08\x04\xd2\x16\x2f", Some(Sniffed::Other)),
             (b"SSH-2.0-OpenSSH", Some(Sniffed::Other)),
+            (b"\x05\x01\x00", Some(Sniffed::Socks5)),
+            (b"\x05", None),
+            (b"\x05\x00", Some(Sniffed::Other)),
+            (b"\x04\x01\x00\x50", Some(Sniffed::Socks4)),
+            (b"\x04\x09", Some(Sniffed::Other)),
             (b"", None),
         ] {
             assert_eq!(Sniffed::by(bytes), sniffed, "{}", String::from_utf8_lossy(bytes));

@@ -1,7 +1,10 @@
 //! Where a request is sent.
 use std::{fmt, sync::Arc};
 
-use aconite_toxics::Address;
+use aconite_toxics::{
+    Address, HostPort,
+    host::{self, bracketed, normal_host},
+};
 use http::{
     Uri,
     uri::{Authority, PathAndQuery, Scheme},
@@ -27,7 +30,7 @@ pub(crate) enum Target {
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Origin {
     pub(crate) tls: bool,
-    /// Without brackets, if it is an IPv6 address.
+    /// In its normal form, without brackets if it is an IPv6 address.
     pub(crate) host: Arc<str>,
     pub(crate) port: u16,
     /// The TLS server name to ask for, where that is not the host.
@@ -36,14 +39,20 @@ pub(crate) struct Origin {
     pub(crate) authority: Arc<str>,
     /// Whether the configuration names it, and not a client.
     pub(crate) configured: bool,
+    /// Whether the name is written with a final dot, so that no search domain is tried (RFC 1034, section 3.1).
+    pub(crate) absolute: bool,
 }
 
 impl Origin {
     /// A server that a client asks for.
     pub(crate) fn new(tls: bool, host: &str, port: u16) -> Self {
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = &*normal_host(host);
         let default = if tls { 443 } else { 80 };
-        let authority = if port == default { bracketed(host) } else { format!("{}:{port}", bracketed(host)) };
+        let authority = if port == default {
+            bracketed(host).into_owned()
+        } else {
+            format!("{}:{port}", bracketed(host))
+        };
         Self {
             tls,
             host: host.into(),
@@ -51,6 +60,7 @@ impl Origin {
             server_name: None,
             authority: authority.into(),
             configured: false,
+            absolute: false,
         }
     }
 
@@ -68,6 +78,7 @@ impl Origin {
             port: address.port.unwrap_or(self.port),
             server_name,
             configured: true,
+            absolute: false,
             ..self.clone()
         }
     }
@@ -79,48 +90,50 @@ impl fmt::Display for Origin {
     }
 }
 
-fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
-}
-
 impl Target {
     /// Reads a URL: `http://…`, `https://…` or `sim://NAME`, or `host:port` for plain HTTP.
     ///
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
-        if url.starts_with("sim://") {
-            let simulator = Simulator::new(url).map_err(|error| error.to_string())?;
-            let name = url.trim_start_matches("sim://").split(['?', '/']).next().unwrap_or_default();
+        const EXPECTED: &str = "expected http://HOST:PORT, https://HOST, sim://NAME or HOST:PORT";
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+        if scheme.eq_ignore_ascii_case("sim") {
+            let simulator = Simulator::new(&format!("sim://{rest}")).map_err(|error| error.to_string())?;
+            let name = rest.split(['?', '/']).next().unwrap_or_default();
             return Ok(Self::Simulated { name: name.into(), simulator: Arc::new(simulator) });
         }
-        let whole = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        if whole.ends_with("://") {
-            return Err(format!("`{url}` names no host"));
+        if scheme.eq_ignore_ascii_case("unix") || url.starts_with("unix:") {
+            return Err(format!("`{url}`: Unix sockets are not supported; {EXPECTED}"));
         }
-        let uri: Uri = whole.parse().map_err(|error| format!("`{url}` is no URL: {error}"))?;
-        let tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            other => {
-                return Err(format!(
-                    "`{}` is no scheme: expected http, https or sim",
-                    other.unwrap_or_default()
-                ));
-            }
-        };
-        let host =
-            uri.host().filter(|host| !host.is_empty()).ok_or_else(|| format!("`{url}` names no host"))?;
+        let tls = scheme.eq_ignore_ascii_case("https");
+        if !tls && !scheme.eq_ignore_ascii_case("http") {
+            return Err(format!("`{scheme}` is not a known scheme: {EXPECTED}"));
+        }
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         // First, as the others say the whole URL again.
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        if authority.contains('@') {
             return Err("an upstream's URL cannot carry credentials; send them as a header".to_owned());
         }
-        if uri.query().is_some() {
+        if authority.is_empty() {
+            return Err(format!("`{url}` names no host: {EXPECTED}"));
+        }
+        let read = HostPort::parse(authority).map_err(|error| format!("`{url}`: {error}"))?;
+        if path.contains('?') {
             return Err(format!("`{url}` has a query, which an upstream cannot have"));
         }
-        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let prefix = uri.path().trim_end_matches('/').to_owned();
-        let origin = Origin { configured: true, ..Origin::new(tls, host, port) };
+        if path.contains('#') {
+            return Err(format!("`{url}` has a fragment, which an upstream cannot have"));
+        }
+        let prefix = path.trim_end_matches('/').to_owned();
+        if let Err(error) = prefix.parse::<PathAndQuery>()
+            && !prefix.is_empty()
+        {
+            return Err(format!("`{url}`: the path is not valid: {error}"));
+        }
+        let port = read.port().unwrap_or(if tls { 443 } else { 80 });
+        let absolute = host::split(authority).0.ends_with('.');
+        let origin = Origin { configured: true, absolute, ..Origin::new(tls, read.host(), port) };
         Ok(Self::Server { origin, prefix })
     }
 
@@ -179,7 +192,7 @@ impl fmt::Display for Target {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::guard::Place, *};
 
     #[test]
     fn http_23_a_base_path_is_joined_once() {
@@ -218,9 +231,55 @@ mod tests {
             ("https://u:p@x", "credentials"),
             ("https://x/?a=b", "query"),
             ("sim://nobody", "nobody"),
+            ("https://x/#a", "fragment"),
+            ("http://a b/", "neither a host name nor an IP address"),
+            ("http://x/a b", "the path is not valid"),
+            ("", "names no host"),
         ] {
             let error = Target::parse(url).map(drop).unwrap_err();
             assert!(error.contains(reason), "{url}: {error}");
         }
+    }
+
+    #[test]
+    fn r2_10_an_upstream_works_or_is_refused_with_what_to_write() {
+        for (url, place) in [
+            ("localhost", "localhost:80"),
+            ("localhost:http", "localhost:80"),
+            ("localhost:https", "localhost:443"),
+            ("[::1]", "[::1]:80"),
+            ("::1", "[::1]:80"),
+            ("https://[2001:DB8::1]/v1", "[2001:db8::1]:443"),
+            ("HTTPS://API.Example.test./v1/", "api.example.test:443"),
+            ("Http://模型.test:1", "xn--xgs754b.test:1"),
+            ("SIM://openai", "sim://openai"),
+        ] {
+            let target = Target::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            assert_eq!(target.to_string(), place, "{url}");
+        }
+        for (url, said) in [
+            ("unix:/x.sock", "Unix sockets are not supported; expected http://HOST:PORT"),
+            ("unix:///x.sock", "Unix sockets are not supported"),
+            ("http://localhost:99999", "`99999` is not a port: expected a number from 1 to 65535"),
+            ("localhost:99999", "`99999` is not a port"),
+            ("https://localhost:0", "`0` is not a port"),
+            ("http://localhost:", "`` is not a port"),
+            ("https://a..b", "neither a host name nor an IP address"),
+            ("tcp://x:1", "`tcp` is not a known scheme: expected http://HOST:PORT"),
+        ] {
+            let error = Target::parse(url).map(drop).unwrap_err();
+            assert!(error.contains(said), "{url}: {error}");
+        }
+    }
+
+    /// Clusters write a final dot to keep search domains out.
+    #[test]
+    fn r2_06_a_final_dot_is_kept_for_the_name_server_alone() {
+        let Target::Server { origin, .. } = Target::parse("http://db.svc.cluster.local.:6333").unwrap()
+        else {
+            panic!("a server")
+        };
+        assert_eq!(&*origin.host, "db.svc.cluster.local");
+        assert_eq!(Place::from(&origin).host, "db.svc.cluster.local.");
     }
 }

@@ -3,8 +3,8 @@ pub(super) mod connect;
 
 use std::{net::IpAddr, sync::Arc};
 
-use aconite_toxics::{ConnectFault, RequestFacts};
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use aconite_toxics::{ConnectFault, RequestFacts, host::normal_host};
+use http::{HeaderMap, HeaderName, Method, Response, StatusCode};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -16,6 +16,7 @@ use connect::Connect;
 use super::{
     body::Body,
     client::{FarEnd, Via},
+    foreign,
     forward::ForwardRules,
     guard::{self, Place, Way},
     headers,
@@ -27,6 +28,7 @@ use super::{
 };
 use crate::{
     connection::ConnectionShared,
+    journal::Head,
     link::{ClientIo, Peek, finish},
     proxy::relay,
     tls::{self, Negotiated as _, host::Readable},
@@ -35,6 +37,16 @@ use crate::{
 /// Serves a client of a forward proxy.
 pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules) {
     let proxy = &connection.proxy;
+    match sniff(&stream, proxy).await {
+        Ok((Sniffed::Http1 | Sniffed::Other, _)) => {}
+        // By absolute form alone: a tunnel is made by HTTP/1.1.
+        Ok((Sniffed::Http2, began)) => {
+            return serve_plain(stream, connection, Via::Forward, true, began).await;
+        }
+        Ok((spoken, _)) => return foreign::refuse(stream, connection, spoken).await,
+        Err(Unsaid::Half) => return write_last_answer(stream, own_answer::too_slow()).await,
+        Err(Unsaid::Nothing) => return,
+    }
     loop {
         let began = match look(&stream, &mut [0; CONNECT.len()], proxy, is_connect).await {
             Ok((true, began)) => began,
@@ -52,14 +64,14 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShar
             Ok(connect) => connect,
             Err(trouble) => {
                 if let Some(trouble) = trouble {
-                    write_answer(&mut stream, own_answer::refusal(&trouble.closing())).await;
+                    refuse(&mut stream, connection, None, &trouble.closing()).await;
                 }
                 return;
             }
         };
         match guard::admit(&connection.proxy, &connect.headers) {
             Ok(()) => return tunnel(stream, connection, rules, connect).await,
-            Err(trouble) => write_answer(&mut stream, own_answer::refusal(&trouble)).await,
+            Err(trouble) => refuse(&mut stream, connection, Some(&connect), &trouble).await,
         }
         if connect.http10 {
             return;
@@ -113,11 +125,12 @@ async fn tunnel(
     rules: &ForwardRules,
     connect: Connect,
 ) {
-    let Connect { host, port, headers, .. } = connect;
+    let Connect { host, port, headers, .. } = &connect;
+    let (host, port) = (host.clone(), *port);
     connection.leads_to(&Origin::new(true, &host, port));
     let limit = connection.proxy.upstreams.connect_timeout;
-    let asked = Place::asked(&host, port);
-    let fault = connection.connect_fault(ConnectFault::is_of_upstream, Some(&facts(&host, &headers)));
+    let asked = Place::asked(host.clone(), port);
+    let fault = connection.connect_fault(ConnectFault::is_of_upstream, Some(&facts(&host, headers)));
     let place = match fault.into() {
         Way::AsAsked => asked,
         Way::At(address) => asked.at(address),
@@ -127,7 +140,7 @@ async fn tunnel(
         }
     };
     if let Err(error) = connection.proxy.upstreams.may_dial(&place) {
-        return write_answer(&mut stream, own_answer::refusal(&Trouble::from(error).closing())).await;
+        return refuse(&mut stream, connection, Some(&connect), &Trouble::from(error).closing()).await;
     }
     let mapped = rules.target(&host, port);
     // An address says nothing: the TLS server name may.
@@ -172,7 +185,7 @@ struct Asked {
     /// Where the host is sent, if that is elsewhere.
     mapped: Option<Arc<Target>>,
     /// Where a connection that is left closed goes to.
-    place: Place,
+    place: Place<'static>,
 }
 
 /// Looks into a tunnel, and serves what it carries if that can be read.
@@ -185,7 +198,7 @@ async fn open(stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &For
         let origin = Origin::new(tls, &host, port).named(name);
         let server = || Arc::new(Target::Server { origin, prefix: String::new() });
         Arc::new(FarEnd {
-            host: name.unwrap_or(&host).into(),
+            host: normal_host(name.unwrap_or(&host)).as_ref().into(),
             connect_host: host.clone(),
             target: named.or_else(|| mapped.clone()).unwrap_or_else(server),
         })
@@ -256,7 +269,7 @@ async fn terminate(
 }
 
 /// Joins the client with the host that it asked for, and looks at nothing.
-async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place: &Place) {
+async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place: &Place<'_>) {
     if let Ok(upstream) = dialled(connection, place).await {
         relay(stream, upstream, connection).await;
     } else {
@@ -265,7 +278,7 @@ async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place:
     }
 }
 
-async fn dialled(connection: &ConnectionShared, place: &Place) -> Result<TcpStream, Trouble> {
+async fn dialled(connection: &ConnectionShared, place: &Place<'_>) -> Result<TcpStream, Trouble> {
     let dialled = connection.proxy.upstreams.dial(place).await;
     let (stream, address) = dialled.map_err(|error| {
         tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
@@ -275,7 +288,11 @@ async fn dialled(connection: &ConnectionShared, place: &Place) -> Result<TcpStre
     Ok(stream)
 }
 
-async fn reach(stream: &mut TcpStream, connection: &ConnectionShared, place: &Place) -> Option<TcpStream> {
+async fn reach(
+    stream: &mut TcpStream,
+    connection: &ConnectionShared,
+    place: &Place<'_>,
+) -> Option<TcpStream> {
     match dialled(connection, place).await {
         Ok(upstream) => Some(upstream),
         Err(trouble) => {
@@ -288,22 +305,64 @@ async fn reach(stream: &mut TcpStream, connection: &ConnectionShared, place: &Pl
 /// The client ended in the middle of its ClientHello, or took too long for it.
 struct Unfinished;
 
-/// The TLS server name in the ClientHello that waits to be read; `None` if it has none or is not to be understood.
+/// The largest ClientHello that is looked into, in bytes, with the headers of its records.
+const MAX_HELLO: usize = 64 * 1024;
+
+/// The TLS server name in the ClientHello that waits to be read, however it is cut into records and packets; `None` if
+/// it has none or cannot be understood.
 async fn server_name(stream: &TcpStream, deadline: Instant) -> Result<Option<String>, Unfinished> {
-    // A ClientHello fits into one record (RFC 8446, section 5.1).
-    let mut bytes = vec![0; 16 * 1024 + 5];
+    let mut bytes = vec![0; 2 * 1024];
     let mut peek = Peek::new(stream);
+    let mut acceptor = rustls::server::Acceptor::default();
+    let mut fed = 0;
     loop {
         let count = timeout_at(deadline, peek.more(&mut bytes)).await.map_err(|_| Unfinished)?;
-        let seen = bytes.get(..count).filter(|seen| !seen.is_empty()).ok_or(Unfinished)?;
-        let mut acceptor = rustls::server::Acceptor::default();
-        let accepted = acceptor.read_tls(&mut { seen }).ok().and_then(|_| acceptor.accept().ok());
-        match accepted {
-            Some(Some(accepted)) => return Ok(accepted.client_hello().server_name().map(str::to_owned)),
-            Some(None) if count < bytes.len() => {}
-            _ => return Ok(None),
+        if count == 0 {
+            return Err(Unfinished);
+        }
+        while let Some(mut rest) = bytes.get(fed..count).filter(|rest| !rest.is_empty()) {
+            match acceptor.read_tls(&mut rest) {
+                Ok(taken) if taken > 0 => fed += taken,
+                _ => return Ok(None),
+            }
+            match acceptor.accept() {
+                Ok(Some(accepted)) => return Ok(accepted.client_hello().server_name().map(str::to_owned)),
+                Ok(None) => {}
+                Err(_) => return Ok(None),
+            }
+        }
+        if count == bytes.len() {
+            if count >= MAX_HELLO {
+                return Ok(None);
+            }
+            bytes.resize(2 * count, 0);
         }
     }
+}
+
+/// Refuses a CONNECT, which is not an exchange yet.
+async fn refuse(
+    stream: &mut TcpStream,
+    connection: &ConnectionShared,
+    connect: Option<&Connect>,
+    trouble: &Trouble,
+) {
+    let none = HeaderMap::new();
+    let (host, headers) = connect.map_or(("", &none), |connect| (connect.host.as_str(), &connect.headers));
+    let facts = facts(host, headers);
+    let head = Head {
+        proxy: Arc::clone(&connection.proxy.name),
+        connection: connection.id,
+        method: Method::CONNECT,
+        host: host.into(),
+        path: "".into(),
+        dialect: facts.dialect,
+        operation: None,
+        scene: facts.scene.map(Into::into),
+        test_id: facts.test_id.map(Into::into),
+    };
+    guard::record_refusal(connection, head, headers, trouble);
+    write_answer(stream, own_answer::refusal(trouble)).await;
 }
 
 /// Writes a small answer by hand: there is no HTTP connection yet.

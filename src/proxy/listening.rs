@@ -16,13 +16,14 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{ProxyContext, serve};
-use crate::{connection::ConnectionShared, files, supervisor::Shared, workers::Workers};
+use crate::{connection::ConnectionShared, files, http::Chains, supervisor::Shared, workers::Workers};
 
 /// A proxy that listens.
 pub(crate) struct Listening {
     pub(crate) address: SocketAddr,
     accepting: JoinHandle<()>,
     served: Arc<RwLock<Served>>,
+    chains: Arc<Chains>,
 }
 
 /// What newly accepted connections belong to.
@@ -63,15 +64,18 @@ impl Bound {
     /// Begins to accept.
     pub(crate) fn accept_for(self, context: Arc<ProxyContext>) -> Listening {
         let Self { address, listener, runtime, doors } = self;
+        let chains = Arc::clone(&context.upstreams.off_limits.chains);
+        chains.add(address);
         let served = Arc::new(RwLock::new(Served { context, stop: CancellationToken::new() }));
         let accepting = runtime.spawn(accept(listener, Arc::clone(&served), doors));
-        Listening { address, accepting, served }
+        Listening { address, accepting, served, chains }
     }
 }
 
 impl Listening {
     /// Goes on for another proxy: connections of the one before are closed.
     pub(crate) fn hand_to(&self, context: Arc<ProxyContext>) {
+        self.chains.forget(self.address);
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
         served.stop.cancel();
         *served = Served { context, stop: CancellationToken::new() };
@@ -93,6 +97,7 @@ impl Listening {
 impl Drop for Listening {
     fn drop(&mut self) {
         self.accepting.abort();
+        self.chains.remove(self.address);
     }
 }
 

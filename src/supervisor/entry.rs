@@ -75,8 +75,7 @@ impl Draft {
         check_fields(&spec)?;
         let toxics = std::mem::take(&mut spec.toxics);
         let toxics = arm_all(toxics, old, &spec, &shared.catalogue)?;
-        let kind =
-            kind(&spec, &shared.authority).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
+        let kind = kind(&spec).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
         let address = match listen::resolve(&spec.listen).await {
             Ok(address) => Some(address),
             Err(_) if !spec.enabled => None,

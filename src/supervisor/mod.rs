@@ -22,7 +22,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    http::{OffLimits, Pool, Upstreams, sweep_regularly},
+    http::{Chains, OffLimits, Pool, Upstreams, sweep_regularly},
     journal::{self, Journal, Outlets},
     metrics::SharedMetrics,
     proxy::Listening,
@@ -44,6 +44,7 @@ pub(crate) struct Shared {
     pub(crate) tracker: TaskTracker,
     pub(crate) workers: Arc<Workers>,
     pool: Arc<Pool>,
+    chains: Arc<Chains>,
     connectors: Mutex<HashMap<UpstreamTls, (usize, Arc<tls::connect::Connector>)>>,
     /// The admin API, where nothing but its address guards it.
     admin: Option<SocketAddr>,
@@ -73,6 +74,7 @@ impl Shared {
             workers: Workers::start(workers, &tracker)?,
             tracker,
             pool,
+            chains: Arc::default(),
             connectors: Mutex::default(),
             admin: None,
         })
@@ -103,7 +105,7 @@ impl Shared {
             connector,
             identity,
             connect_timeout: spec.connect_timeout.map_or(Duration::from_secs(10), Duration::from),
-            off_limits: OffLimits { own, admin: self.admin },
+            off_limits: OffLimits { own, admin: self.admin, chains: Arc::clone(&self.chains) },
         })
     }
 }

@@ -1,6 +1,6 @@
 //! What `/v1` and configuration files are held to, beyond what the proxy itself asks for: Toxiproxy's clients may send
 //! more.
-use aconite_toxics::ToxicSpec;
+use aconite_toxics::{HostPort, ToxicSpec};
 
 use crate::{
     ControlError,
@@ -19,7 +19,8 @@ pub fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
             hint: Some("write host:port; port 0 picks a free one".to_owned()),
         });
     }
-    if spec.protocol() == Protocol::Tcp && !spec.upstream.is_empty() && !spec.upstream.contains(':') {
+    let has_no_port = |upstream| HostPort::parse(upstream).is_ok_and(|read| read.port().is_none());
+    if spec.protocol() == Protocol::Tcp && has_no_port(&spec.upstream) {
         return Err(ControlError::Invalid {
             path: format!("{at}upstream"),
             message: format!("`{}` has no port", spec.upstream),

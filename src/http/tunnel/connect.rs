@@ -1,4 +1,7 @@
 //! CONNECT requests (RFC 9110, section 9.3.6), read by hand: no HTTP library leaves what follows alone.
+use std::net::Ipv6Addr;
+
+use aconite_toxics::{HostError, HostPort};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use super::super::{
@@ -25,7 +28,7 @@ pub(in crate::http) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
     let mut request = httparse::Request::new(&mut slots);
     request.parse(head).map_err(|error| bad(format!("the CONNECT request cannot be read: {error}")))?;
     let target = request.path.unwrap_or_default();
-    let (host, port) = authority(target).ok_or_else(|| bad(format!("`{target}` is no host:port")))?;
+    let (host, port) = authority(target).map_err(|error| bad(format!("CONNECT: {error}")))?;
     let mut headers = HeaderMap::new();
     for field in request.headers.iter() {
         if let (Ok(name), Ok(value)) =
@@ -41,17 +44,12 @@ pub(in crate::http) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
 }
 
 /// Host and port. An IPv6 address may come without brackets: the last colon is the port's.
-fn authority(target: &str) -> Option<(String, u16)> {
-    let (host, port) = target.rsplit_once(':')?;
-    let port = port.parse().ok()?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let host = match bare {
-        Some(bare) => bare,
-        None if host.contains(':') => host.parse::<std::net::Ipv6Addr>().ok().map(|_| host)?,
-        None => host,
-    };
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte) || byte >= 0x80;
-    (!host.is_empty() && host.bytes().all(allowed)).then(|| (host.to_ascii_lowercase(), port))
+fn authority(target: &str) -> Result<(String, u16), HostError> {
+    let bare = target.rsplit_once(':').filter(|(host, _)| host.parse::<Ipv6Addr>().is_ok());
+    match bare {
+        Some((host, port)) => HostPort::parse_with_port(&format!("[{host}]:{port}")),
+        None => HostPort::parse_with_port(target),
+    }
 }
 
 #[cfg(test)]
@@ -62,6 +60,7 @@ mod tests {
     fn prx_07_addresses_come_with_and_without_brackets() {
         for (target, host, port) in [
             ("api.test:443", "api.test", 443),
+            ("Api.test.:443", "api.test", 443),
             ("API.test:8443", "api.test", 8443),
             ("2001:db8::1:443", "2001:db8::1", 443),
             ("[2001:db8::1]:443", "2001:db8::1", 443),
@@ -70,12 +69,21 @@ mod tests {
             ("203.0.113.9:8443", "203.0.113.9", 8443),
             ("xn--xgs754b.example.test:443", "xn--xgs754b.example.test", 443),
         ] {
-            assert_eq!(authority(target), Some((host.to_owned(), port)), "{target}");
+            assert_eq!(authority(target), Ok((host.to_owned(), port)), "{target}");
         }
         for target in
             ["", "api.test", ":443", "api.test:", "api.test:99999", "a b:1", "u@h:1", "a:b:c:1", "/x:1"]
         {
-            assert_eq!(authority(target), None, "{target}");
+            assert!(authority(target).is_err(), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_15_a_port_is_digits_from_1() {
+        for target in
+            ["api.test:+443", "api.test:0", "api.test: 443", "api.test:-1", "[::1]:+443", "::1:0", ":+443"]
+        {
+            assert!(authority(target).is_err(), "{target}");
         }
     }
 
