@@ -18,6 +18,8 @@ mod embedding;
 mod corpora;
 // Pages of the manual that are made from the source.
 mod generated;
+// Which crate and which module may use which.
+mod layers;
 // Real bug reports about HTTP/1.1.
 mod http_cases;
 // Where requests end, and requests that leave that in doubt.

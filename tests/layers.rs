@@ -1,0 +1,168 @@
+//! Which crate and which module may use which.
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// What each module of `src/` may use of its siblings. A module that is missing may use none.
+const MODULES: [(&str, &[&str]); 14] = [
+    ("admin", &["link", "listen"]),
+    ("cli", &["config", "files", "http", "instance", "journal", "tls"]),
+    ("config", &["listen"]),
+    ("connection", &["link", "plan", "proxy"]),
+    ("fuzzing", &["config", "http"]),
+    ("http", &["connection", "files", "journal", "link", "plan", "proxy", "sim", "steady", "tls", "workers"]),
+    ("instance", &["admin", "config", "files", "journal", "listen", "supervisor", "tls"]),
+    ("journal", &["http"]),
+    ("link", &["files"]),
+    ("listen", &["link"]),
+    ("plan", &[]),
+    (
+        "proxy",
+        &[
+            "connection",
+            "files",
+            "http",
+            "journal",
+            "link",
+            "metrics",
+            "plan",
+            "supervisor",
+            "tls",
+            "workers",
+        ],
+    ),
+    (
+        "supervisor",
+        &[
+            "connection",
+            "files",
+            "http",
+            "journal",
+            "link",
+            "listen",
+            "metrics",
+            "plan",
+            "proxy",
+            "tls",
+            "workers",
+        ],
+    ),
+    ("workers", &["steady"]),
+];
+
+/// What each crate of the workspace may use of the others, and what it must not use at all.
+const CRATES: [(&str, &[&str], &[&str]); 4] = [
+    ("aconite-dialects", &[], &["tokio", "hyper", "axum", "rustls"]),
+    ("aconite-toxics", &["aconite-dialects"], &["tokio", "hyper", "axum", "rustls"]),
+    ("aconite-api", &["aconite-dialects", "aconite-toxics"], &["rustls"]),
+    ("aconite", &["aconite-api", "aconite-dialects", "aconite-toxics"], &[]),
+];
+
+#[test]
+fn crates_depend_on_lower_ones_only() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    assert_eq!(packages.len(), CRATES.len(), "a crate without a row here");
+    for (name, lower, banned) in CRATES {
+        let package = packages.iter().find(|package| package["name"] == name).unwrap();
+        let normal = package["dependencies"].as_array().unwrap().iter().filter(|each| each["kind"].is_null());
+        for dependency in normal.filter_map(|each| each["name"].as_str()) {
+            assert!(!banned.contains(&dependency), "{name} must not depend on {dependency}");
+            let ours = dependency.starts_with("aconite");
+            assert!(!ours || lower.contains(&dependency), "{name} must not depend on {dependency}");
+        }
+    }
+}
+
+#[test]
+fn modules_use_only_those_below() {
+    let allowed: BTreeMap<_, _> = MODULES.into_iter().collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut wrong = BTreeSet::new();
+    for file in sources(&root) {
+        let module =
+            file.strip_prefix(&root).unwrap().iter().next().unwrap().to_string_lossy().replace(".rs", "");
+        if matches!(&*module, "lib" | "main") || is_test(&file) {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).unwrap();
+        // What follows is a file's own tests, which may look anywhere.
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for used in siblings(text) {
+            if used != module && !allowed.get(&*module).is_some_and(|allowed| allowed.contains(&&*used)) {
+                wrong.insert(format!("{module} uses {used}, in {}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_reader_of_imports_finds_them() {
+    let text =
+        "use crate::{\n    a::{B, C},\n    d,\n};\nuse crate::e::F;\nfn g() -> crate::h::I { crate::j() }";
+    assert_eq!(siblings(text).into_iter().collect::<Vec<_>>(), ["a", "d", "e", "h", "j"]);
+}
+
+fn is_test(file: &Path) -> bool {
+    file.components()
+        .any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs" | "testing.rs")))
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.extension() {
+            _ if path.is_dir() => sources(&path),
+            Some(extension) if extension == "rs" => vec![path],
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+/// The modules at the root of the crate that a text names: `crate::NAME` and `use crate::{NAME, …}`.
+fn siblings(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let word = |text: &str| -> String {
+        text.trim_start().chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
+    };
+    for (at, _) in text.match_indices("crate::") {
+        // Not a part of another name, such as `$crate::`.
+        if text[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$')) {
+            continue;
+        }
+        let rest = &text[at + "crate::".len()..];
+        let Some(list) = rest.strip_prefix('{') else {
+            found.insert(word(rest));
+            continue;
+        };
+        let mut depth = 0;
+        let mut begins = true;
+        for (index, c) in list.char_indices() {
+            match c {
+                '}' if depth == 0 => break,
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => begins = true,
+                c if begins && !c.is_whitespace() => {
+                    found.insert(word(&list[index..]));
+                    begins = false;
+                }
+                _ => {}
+            }
+        }
+    }
+    // Macros and items at the root have names in capitals or none.
+    found.retain(|name| !name.is_empty());
+    found
+}
