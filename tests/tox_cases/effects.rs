@@ -129,6 +129,6 @@ async fn tox_10_a_reset_is_econnreset_for_both_sides() {
 #[test]
 fn tox_09_the_manual_says_that_the_time_is_a_delay() {
     let manual = printed(&run(&["explain", "reset_peer"]));
-    assert!(manual.contains("the delay before the reset, not for how long"), "{manual}");
+    assert!(manual.contains("the delay before the reset, not a period"), "{manual}");
     assert!(manual.contains("window"), "{manual}");
 }
