@@ -12,6 +12,7 @@ use tokio::{
     time::timeout,
 };
 
+use super::waiting::all_gone;
 use crate::{
     support::{GUARD, Origin, Proxied, hear_until},
     tls_support::{from_pem, name, trusting},
@@ -60,7 +61,7 @@ async fn a_05_an_idle_or_half_said_connection_of_http2_is_closed_by_goaway() {
         let proxied = Proxied::with(spec).await;
         let client = saying(&proxied, pieces).await;
         assert!(goes_away(client).await, "{pieces:?}");
-        assert!(proxied.aconite.client().connections().await.unwrap().is_empty());
+        all_gone(&proxied).await;
     }
 }
 

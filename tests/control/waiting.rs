@@ -7,7 +7,7 @@ use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 use crate::support::{End, GUARD, Origin, Proxied, hear, many_files};
 
 /// No connection of the instance is open any more.
-async fn all_gone(proxied: &Proxied) {
+pub(super) async fn all_gone(proxied: &Proxied) {
     let deadline = Instant::now() + GUARD;
     loop {
         let open = proxied.aconite.client().connections().await.unwrap().len();
