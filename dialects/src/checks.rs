@@ -9,17 +9,31 @@ use crate::{
     json::{self, Change, Document, Op, Path, PathEdit},
 };
 
-/// The first two bytes choose framing, limit and cut, the rest is a body. Nothing is lost, the meter agrees with the
-/// decoder, and the cut changes nothing about the events.
+/// The first two bytes choose framing (by the lowest bit of the one and the highest of the other), limit and cut, the rest
+/// is a body. Nothing is lost, the meter agrees with the decoder, and the cut changes nothing about the events.
 pub fn event_codec(input: &[u8]) {
     let [choice, cut, body @ ..] = input else { return };
-    let framing = if choice & 1 == 0 { Framing::Sse } else { Framing::Ndjson };
+    let framing = match (choice & 1, cut >> 7) {
+        (0, 0) => Framing::Sse,
+        (_, 0) => Framing::Ndjson,
+        (0, _) => Framing::JsonArray,
+        (_, _) => Framing::AwsEventStream,
+    };
+    let cut = cut & 0x7f;
     let max_event = usize::from(choice >> 1);
-    let (cut_pieces, cut_count) = decode(framing, max_event, body.chunks(usize::from(*cut).max(1)));
+    let (cut_pieces, cut_count) = decode(framing, max_event, body.chunks(usize::from(cut).max(1)));
     let (pieces, count) = decode(framing, max_event, [body]);
     for pieces in [&cut_pieces, &pieces] {
         let joined: Vec<u8> = pieces.iter().flat_map(|piece| piece.raw().to_vec()).collect();
         assert_eq!(joined, body, "bytes are lost, added or moved");
+        let mut at = Meter::new(framing);
+        let mut sent = Vec::new();
+        for piece in pieces {
+            let raw = piece.clone().raw_at(&at);
+            at.feed(&raw);
+            sent.extend_from_slice(&raw);
+        }
+        assert_eq!(sent, body, "what nobody touches is sent differently");
     }
     assert_eq!(cut_count, count, "the count hangs on the cuts");
     assert_eq!(data(&cut_pieces), data(&pieces), "the events hang on the cuts");
@@ -29,11 +43,12 @@ pub fn event_codec(input: &[u8]) {
     }
 }
 
+/// The pieces, and how many events there were, how many too large and how many damaged ones.
 fn decode<'b>(
     framing: Framing,
     max_event: usize,
     chunks: impl IntoIterator<Item = &'b [u8]>,
-) -> (Vec<Event>, (u64, u64)) {
+) -> (Vec<Event>, (u64, u64, u64)) {
     let mut decoder = Decoder::new(framing, max_event);
     let mut meter = Meter::new(framing);
     let mut pieces = Vec::new();
@@ -46,7 +61,9 @@ fn decode<'b>(
     let whole = pieces.iter().filter(|piece| piece.is_event()).count() as u64;
     assert_eq!(meter.events(), whole + decoder.oversize(), "meter and decoder disagree");
     assert_eq!(meter.events(), decoder.events());
-    (pieces, (decoder.events(), decoder.oversize()))
+    let longest = pieces.iter().filter(|piece| piece.is_event()).map(|piece| piece.raw().len()).max();
+    assert!(longest.is_none_or(|longest| longest <= max_event + 4), "an event was held beyond the limit");
+    (pieces, (decoder.events(), decoder.oversize(), decoder.damaged()))
 }
 
 fn data(pieces: &[Event]) -> Vec<Vec<u8>> {
@@ -129,12 +146,51 @@ mod tests {
         prop::collection::vec(word, 0..24).prop_map(|words| words.concat())
     }
 
+    /// Elements of an array and what may be around them.
+    fn array() -> impl Strategy<Value = Vec<u8>> {
+        let word = prop::sample::select(vec![
+            &b"[{\"a\":1}"[..],
+            b",{\"b\":\"]\\\"\"}",
+            b"\n,\r\n[[],{}]",
+            b",12",
+            b",\"x\"",
+            b" ",
+            b"]",
+            b"[",
+            b",",
+            b"{",
+            b"\\",
+            b"\"",
+        ]);
+        prop::collection::vec(word, 0..12).prop_map(|words| words.concat())
+    }
+
+    /// Frames, whole ones and broken ones.
+    fn frames() -> impl Strategy<Value = Vec<u8>> {
+        let frame = (prop::collection::vec(any::<u8>(), 0..40), any::<(bool, prop::sample::Index, u8)>());
+        let broken = frame.prop_map(|(data, (is_broken, at, byte))| {
+            let mut frame = Event::new(Framing::AwsEventStream, Some("e"), &data).raw().to_vec();
+            let at = at.index(frame.len());
+            if is_broken {
+                frame[at] = byte;
+            }
+            frame
+        });
+        prop::collection::vec(broken, 0..4).prop_map(|frames| frames.concat())
+    }
+
     proptest! {
         #[test]
         fn hold_for_words(choice: u8, cut in 0_u8..12, body in body()) {
             event_codec(&[&[choice, cut], &body[..]].concat());
             json_edits(&[&[choice], &body[..]].concat());
             answers(&[&[choice], &body[..]].concat());
+        }
+
+        #[test]
+        fn hold_for_arrays_and_frames(limit in 0_u8..128, cut in 0_u8..40, array in array(), frames in frames()) {
+            event_codec(&[&[limit << 1, 0x80 | cut], &array[..]].concat());
+            event_codec(&[&[limit << 1 | 1, 0x80 | cut], &frames[..]].concat());
         }
 
         #[test]

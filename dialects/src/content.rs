@@ -102,7 +102,7 @@ impl Shape {
 
     /// Whether the event says that the provider has failed, although the status was a success.
     pub fn is_failure(self, event: &Event) -> bool {
-        self.has(event, |stream| stream.failure)
+        event.is_aws_failure() || self.has(event, |stream| stream.failure)
     }
 
     /// Whether the event carries a piece of a tool call: its name or its arguments.

@@ -1,10 +1,11 @@
-//! Streamed bodies as events: server-sent events and newline-delimited JSON.
+//! Streamed bodies as events: server-sent events, newline-delimited JSON, a JSON array that is sent element by element,
+//! and AWS event stream frames.
 //!
 //! [`Decoder`] cuts the bytes of a body into [`Event`]s that can be held, dropped or changed. [`Meter`] only follows
 //! along and counts: it is what runs on traffic that nobody touches. Both are driven by the same state machine, so
 //! they agree on every input.
 //!
-//! The rules are those of the [event stream section] of the HTML standard: lines end with LF, CR or CRLF, and with
+//! For server-sent events the rules are those of the [event stream section] of the HTML standard: lines end with LF, CR or CRLF, and with
 //! nothing else; a byte order mark at the start is skipped; an event ends with a blank line, and one that the end of
 //! the body interrupts is no event.
 //!
@@ -14,14 +15,18 @@ use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::media_type::MediaType;
+
+mod array;
 mod decoder;
+mod frame;
 mod line;
 mod meter;
 #[cfg(test)]
 mod tests;
 
 pub use decoder::Decoder;
-use line::{Line, lines};
+use line::{Line, LineEnd, lines};
 pub use meter::Meter;
 
 /// How a streamed body is cut into events.
@@ -33,12 +38,15 @@ pub enum Framing {
     Sse,
     /// Newline-delimited JSON, as Ollama and Milvus send it: an event a line.
     Ndjson,
+    /// One JSON array, as Gemini streams it without `alt=sse`: an event an element.
+    JsonArray,
+    /// `application/vnd.amazon.eventstream`, as Bedrock sends it: an event a frame.
+    AwsEventStream,
 }
 
 impl Framing {
-    /// The framing that a `content-type` header announces, if it announces one. Parameters and case don't matter.
-    pub fn of_content_type(value: &str) -> Option<Self> {
-        let essence = value.split(';').next().unwrap_or_default().trim();
+    /// The framing that a media type stands for, if it stands for one.
+    pub(crate) fn of_media_type(media_type: MediaType<'_>) -> Option<Self> {
         const NDJSON: [&str; 8] = [
             "application/x-ndjson",
             "application/ndjson",
@@ -49,10 +57,12 @@ impl Framing {
             "application/json-lines",
             "application/stream+json",
         ];
-        if essence.eq_ignore_ascii_case("text/event-stream") {
+        if media_type.is("text/event-stream") {
             Some(Self::Sse)
-        } else if NDJSON.iter().any(|name| essence.eq_ignore_ascii_case(name)) {
+        } else if NDJSON.iter().any(|name| media_type.is(name)) {
             Some(Self::Ndjson)
+        } else if media_type.is("application/vnd.amazon.eventstream") {
+            Some(Self::AwsEventStream)
         } else {
             None
         }
@@ -62,13 +72,23 @@ impl Framing {
 /// A piece of a streamed body, with the very bytes that it was sent as.
 ///
 /// Most pieces are whole events. The others ([`is_event`](Self::is_event) says false) carry what lies between and
-/// around them: comments, blank lines, a byte order mark, blocks without data, parts of an event that was too large
-/// to hold, and the unterminated rest at the end.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// around them: comments, blank lines, a byte order mark, blocks without data, the brackets of an array, frames with a
+/// wrong checksum, parts of an event that was too large to hold, and the unterminated rest at the end.
+#[derive(Clone, Debug)]
 pub struct Event {
     raw: Bytes,
     framing: Framing,
     piece: Piece,
+    /// It was not sent by the other side: its lines may end as those around it do.
+    fresh: bool,
+}
+
+impl Eq for Event {}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.raw, self.framing, self.piece) == (&other.raw, other.framing, other.piece)
+    }
 }
 
 /// What part of a body a piece is.
@@ -80,6 +100,10 @@ enum Piece {
     Between,
     /// A part of an event, of which more follows.
     Open,
+    /// The `[` or the `]` of an array.
+    Bracket,
+    /// A part of a body whose framing makes no sense.
+    Lost,
     /// Anything else that ends at a boundary or with the body.
     Rest,
 }
@@ -90,14 +114,18 @@ impl Piece {
         let is_blank = match framing {
             Framing::Sse => raw.iter().all(|byte| matches!(byte, b'\r' | b'\n')) || raw == b"\xef\xbb\xbf",
             Framing::Ndjson => raw.iter().all(u8::is_ascii_whitespace),
+            Framing::JsonArray => return Self::Bracket,
+            Framing::AwsEventStream => false,
         };
         if is_blank || framing == Framing::Sse && raw.starts_with(b":") { Self::Between } else { Self::Rest }
     }
 }
 
 impl Event {
-    /// A fresh event, with LF line ends. Line ends within `data` make several `data` lines; in NDJSON, which has no
-    /// names either, they become spaces.
+    /// A fresh event. Line ends within `data` make several `data` lines; in NDJSON they become spaces. Neither NDJSON
+    /// nor a JSON array has names. An AWS frame is one of type `name` with a JSON payload.
+    ///
+    /// Lines end with LF; [`raw_at`](Self::raw_at) makes them end as others in the stream do.
     pub fn new(framing: Framing, name: Option<&str>, data: &[u8]) -> Self {
         let mut raw = BytesMut::with_capacity(data.len() + 32);
         match framing {
@@ -118,14 +146,31 @@ impl Event {
                 put_on_one_line(&mut raw, data);
                 raw.put_u8(b'\n');
             }
+            Framing::JsonArray => raw.put_slice(data),
+            Framing::AwsEventStream => {
+                raw = aws_frame("event", ":event-type", name.unwrap_or("chunk"), data);
+            }
         }
-        Self::from_raw(framing, raw.freeze())
+        Self { raw: raw.freeze(), framing, piece: Piece::Event, fresh: true }
+    }
+
+    /// A fresh AWS frame by which a service says that it has failed: its type, such as `throttlingException`, and a
+    /// JSON payload.
+    pub fn aws_exception(name: &str, data: &[u8]) -> Self {
+        let raw = aws_frame("exception", ":exception-type", name, data).freeze();
+        Self { raw, framing: Framing::AwsEventStream, piece: Piece::Event, fresh: true }
+    }
+
+    /// What ends a body of this framing besides the end of its bytes: the `]` of a JSON array.
+    pub fn last_of(framing: Framing) -> Option<Self> {
+        let raw = Bytes::from_static(b"\n]");
+        (framing == Framing::JsonArray).then_some(Self { raw, framing, piece: Piece::Bracket, fresh: true })
     }
 
     /// Bytes to be sent just as they are. Whether they are an event follows from them.
     pub fn from_raw(framing: Framing, raw: Bytes) -> Self {
-        let mut meter = Meter::new(framing);
-        meter.feed(&raw);
+        let mut meter = Meter::before_event(framing);
+        meter.feed(array_element(framing, &raw));
         let piece = if meter.events() > 0 {
             Piece::Event
         } else if meter.at_boundary() {
@@ -133,7 +178,7 @@ impl Event {
         } else {
             Piece::Open
         };
-        Self { raw, framing, piece }
+        Self { raw, framing, piece, fresh: false }
     }
 
     /// The bytes, as they came.
@@ -146,13 +191,32 @@ impl Event {
         self.raw
     }
 
+    /// The bytes to be sent at a place in a body of the same framing. Those of an event that came from the other side
+    /// are its own, but for a comma between it and the element before it in a JSON array. The lines of a fresh one end
+    /// as the last one did that was sent.
+    pub fn raw_at(self, at: &Meter) -> Bytes {
+        if let Some((place, separator)) = at.in_array() {
+            return array::fit(self, place, separator);
+        }
+        let end = at.line_end();
+        if !self.fresh || end == LineEnd::Lf {
+            return self.raw;
+        }
+        let mut raw = BytesMut::with_capacity(self.raw.len() + 8);
+        for (line, old_end) in self.lines() {
+            raw.put_slice(line);
+            raw.put_slice(if old_end.is_empty() { old_end } else { end.bytes() });
+        }
+        raw.freeze()
+    }
+
     /// The framing that it is written in.
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
     /// Whether a client is given something for it: in SSE a terminated block with a `data` field, be it empty; in
-    /// NDJSON a terminated line that is not blank.
+    /// NDJSON a terminated line that is not blank; an element of an array; a frame with right checksums.
     pub fn is_event(&self) -> bool {
         self.piece == Piece::Event
     }
@@ -165,33 +229,52 @@ impl Event {
 
     /// Whether it is a part of an event of which more follows: nothing may be put after it.
     pub fn is_open(&self) -> bool {
-        self.piece == Piece::Open
+        matches!(self.piece, Piece::Open | Piece::Lost)
     }
 
-    /// The value of its `event` field; the last one if there are several, and none if that is empty. Always none in
-    /// NDJSON.
+    /// Its name: in SSE the value of its `event` field, the last one if there are several, and none if that is empty; the
+    /// type of an AWS frame. None in NDJSON and JSON arrays.
     pub fn name(&self) -> Option<Cow<'_, str>> {
-        if self.framing != Framing::Sse {
-            return None;
+        match self.framing {
+            Framing::Sse => {
+                let last = lines(&self.raw).filter_map(|line| line.value_of(b"event")).last()?;
+                (!last.is_empty()).then(|| String::from_utf8_lossy(last))
+            }
+            Framing::Ndjson | Framing::JsonArray => None,
+            Framing::AwsEventStream => [":event-type", ":exception-type", ":error-code"]
+                .iter()
+                .find_map(|name| frame::header(&self.raw, name))
+                .map(Cow::Borrowed),
         }
-        let last = lines(&self.raw).filter_map(|line| line.value_of(b"event")).last()?;
-        (!last.is_empty()).then(|| String::from_utf8_lossy(last))
     }
 
-    /// Its lines, each with its end: LF, CR, CRLF, or nothing at the end of the bytes. In NDJSON there is one.
+    /// Whether it is an AWS frame by which a service says that it has failed.
+    pub fn is_aws_failure(&self) -> bool {
+        self.framing == Framing::AwsEventStream
+            && matches!(frame::header(&self.raw, ":message-type"), Some("exception" | "error"))
+    }
+
+    /// Its lines, each with its end: LF, CR, CRLF, or nothing at the end of the bytes. In NDJSON there is one; what is
+    /// not made of lines is one without an end.
     pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let ndjson = (self.framing == Framing::Ndjson).then(|| split_ndjson(&self.raw));
-        let sse = if ndjson.is_some() { &[][..] } else { &self.raw[..] };
-        ndjson.into_iter().chain(lines(sse).map(|line| (line.content, line.end)))
+        let (one, sse) = match self.framing {
+            Framing::Sse => (None, &self.raw[..]),
+            Framing::Ndjson => (Some(split_ndjson(&self.raw)), &[][..]),
+            Framing::JsonArray | Framing::AwsEventStream => (Some((&self.raw[..], &[][..])), &[][..]),
+        };
+        one.into_iter().chain(lines(sse).map(|line| (line.content, line.end)))
     }
 
-    /// Its data: in SSE the values of its `data` lines joined by LF, in NDJSON the line without its end.
+    /// Its data: in SSE the values of its `data` lines joined by LF, in NDJSON the line without its end, in an array the
+    /// element, in an AWS frame the payload.
     ///
     /// Borrowed unless there are several `data` lines.
     pub fn data(&self) -> Cow<'_, [u8]> {
-        if self.framing == Framing::Ndjson {
-            let (content, _) = split_ndjson(&self.raw);
-            return Cow::Borrowed(content);
+        match self.framing {
+            Framing::Sse => {}
+            Framing::Ndjson => return Cow::Borrowed(split_ndjson(&self.raw).0),
+            Framing::JsonArray => return Cow::Borrowed(array::split(&self.raw).1),
+            Framing::AwsEventStream => return Cow::Borrowed(frame::payload(&self.raw)),
         }
         let mut values = lines(&self.raw).filter_map(|line| line.value_of(b"data"));
         let first = values.next().unwrap_or_default();
@@ -205,7 +288,8 @@ impl Event {
     }
 
     /// The same event with other data: all other lines, the line ends and the spelling of `data:` stay. There are as
-    /// many `data` lines as the data has lines. A piece without a `data` line stays as it is.
+    /// many `data` lines as the data has lines. A piece without a `data` line stays as it is. An AWS frame keeps its
+    /// headers and has right lengths and checksums.
     pub fn with_data(&self, data: &[u8]) -> Self {
         let mut raw = BytesMut::with_capacity(self.raw.len() + data.len());
         match self.framing {
@@ -214,9 +298,25 @@ impl Event {
                 put_on_one_line(&mut raw, data);
                 raw.put_slice(split_ndjson(&self.raw).1);
             }
+            Framing::JsonArray => {
+                let (before, _, after) = array::split(&self.raw);
+                raw.extend([before, data, after].into_iter().flatten());
+            }
+            Framing::AwsEventStream => raw = frame::with_payload(&self.raw, data),
         }
         Self { raw: raw.freeze(), ..*self }
     }
+}
+
+fn aws_frame(message_type: &str, type_header: &str, name: &str, data: &[u8]) -> BytesMut {
+    let headers =
+        [(type_header, name), (":content-type", "application/json"), (":message-type", message_type)];
+    frame::new(&headers, data)
+}
+
+/// In a JSON array, the bytes without a comma that goes before.
+fn array_element(framing: Framing, raw: &[u8]) -> &[u8] {
+    if framing == Framing::JsonArray { &raw[array::split(raw).0.len()..] } else { raw }
 }
 
 /// Puts each line of `data` where a `data` line was. What is left goes to the last of them; old lines too many go.

@@ -10,6 +10,7 @@
 //! - [`embeddings`]: answers that are vectors, spoilt in place.
 //! - [`event`]: cutting a streamed body into events, and putting other data into one.
 //! - [`failure`]: causes of failure, and how each provider words them.
+//! - [`form`]: what a body is made of.
 //! - [`hits`]: answers of vector searches, spoilt in place.
 //! - [`json`]: JSON documents, edited in place.
 //! - [`outcome`]: how an attempt came out, read from a response or an event.
@@ -22,8 +23,10 @@ pub mod dialect;
 pub mod embeddings;
 pub mod event;
 pub mod failure;
+pub mod form;
 pub mod hits;
 pub mod json;
+mod media_type;
 mod named;
 pub mod outcome;
 pub mod provider;
@@ -33,4 +36,6 @@ pub use dialect::{Dialect, Operation, Recognised, known_hosts, recognise};
 pub use embeddings::EmbeddingFault;
 pub use event::{Decoder, Event, Framing, Meter};
 pub use failure::{Cause, Facts, Failure};
+pub use form::BodyForm;
 pub use hits::HitsFault;
+pub use media_type::MediaType;

@@ -4,10 +4,10 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use aconite_dialects::{Dialect, Framing, Operation, json};
+use aconite_dialects::{Dialect, MediaType, Operation, form::Response, json};
 use aconite_toxics::{BodyForm, Direction, JsonBody, RequestFacts, Scope};
 use bytes::Bytes;
-use http::{HeaderMap, Method, header, request, uri::PathAndQuery};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request, uri::PathAndQuery};
 
 /// What is known of a request, kept for as long as its exchange lasts.
 pub(crate) struct Facts {
@@ -80,9 +80,24 @@ impl Facts {
         self.body = Some(JsonBody::new(body));
     }
 
+    /// What the body of the response is made of, by its head and by what was asked for.
+    pub(crate) fn response_form(&self, status: StatusCode, headers: &HeaderMap) -> BodyForm {
+        let response = Response {
+            dialect: self.dialect,
+            operation: self.operation,
+            streaming: self.streaming() == Some(true),
+            success: status.is_success(),
+            content_type: content_type(headers),
+        };
+        response.form()
+    }
+
     /// Whether the request asks for a streamed answer, as far as is known.
     pub(crate) fn streaming(&self) -> Option<bool> {
-        self.said.streaming.or_else(|| self.path.as_str().contains("alt=sse").then_some(true))
+        self.said.streaming.or_else(|| {
+            let asks = |name: &str| self.headers.get(name).map(HeaderValue::as_bytes);
+            aconite_dialects::form::streams_by_head(self.dialect, self.path.as_str(), asks)
+        })
     }
 
     pub(crate) fn as_request_facts(&self) -> RequestFacts<'_> {
@@ -116,28 +131,19 @@ impl Facts {
     }
 }
 
-/// What a body is made of, by its head.
+/// What a request's body is made of, by its head.
 pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else { return BodyForm::Opaque };
-    match value.as_bytes() {
-        // As nearly all of them are spelt.
-        b"application/json" => return BodyForm::Document,
-        b"text/event-stream" => return BodyForm::Events(Framing::Sse),
-        _ => {}
-    }
-    let Ok(value) = value.to_str() else { return BodyForm::Opaque };
-    if let Some(framing) = Framing::of_content_type(value) {
-        return BodyForm::Events(framing);
-    }
-    let essence = value.split(';').next().unwrap_or_default().trim().as_bytes();
-    let suffix = essence.len().checked_sub(b"+json".len()).and_then(|at| essence.get(at..));
-    if essence.eq_ignore_ascii_case(b"application/json")
-        || suffix.is_some_and(|suffix| suffix.eq_ignore_ascii_case(b"+json"))
-    {
-        BodyForm::Document
-    } else {
-        BodyForm::Opaque
-    }
+    content_type(headers).map_or(BodyForm::Opaque, BodyForm::of_content_type)
+}
+
+/// The content type, if it is text.
+fn content_type(headers: &HeaderMap) -> Option<&str> {
+    headers.get(header::CONTENT_TYPE)?.to_str().ok()
+}
+
+/// Whether a body is a message of gRPC.
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
+    content_type(headers).is_some_and(|value| MediaType::of(value).is_with_any_suffix("application/grpc"))
 }
 
 /// The length that a head announces.

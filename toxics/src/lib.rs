@@ -27,6 +27,7 @@ mod toxic;
 mod units;
 mod wording;
 
+pub use aconite_dialects::BodyForm;
 pub use catalogue::{Catalogue, Definition, SpecError, Start};
 pub use connect::{Address, Connect, ConnectFault};
 pub use dice::Dice;
@@ -37,7 +38,7 @@ pub use lift::{Gather, OnEvents};
 pub use matching::{Matcher, RequestFacts};
 pub use pipeline::{Pipeline, StageId};
 pub use position::{At, Share, Tracker};
-pub use scope::{BodyForm, Direction, Scope};
+pub use scope::{Direction, Scope};
 pub use spec::{BodyMatch, Budget, Match, ToxicSpec, Window};
 pub use stream::{Moment, NEVER, Report, Schedule, Step, StreamFilter, Weight};
 pub use toxic::{BodyFilter, DocumentFilter, Instance, Level, Toxic};

@@ -13,6 +13,8 @@ pub struct OnEvents {
     out: Schedule<Event>,
     /// Follows the event that was under way when the filter joined; none from its end on.
     joining: Option<Meter>,
+    /// Follows what is sent, so that what the filter adds looks like it.
+    sent: Meter,
 }
 
 impl OnEvents {
@@ -29,11 +31,21 @@ impl OnEvents {
             None => Decoder::new(framing, max_event),
         };
         let joining = at.filter(|meter| !meter.at_boundary());
-        Self { filter, decoder, out: Schedule::default(), joining }
+        let sent = at.unwrap_or_else(|| Meter::new(framing));
+        Self { filter, decoder, out: Schedule::default(), joining, sent }
+    }
+
+    /// Hands what the filter has scheduled on as bytes.
+    fn hand_on(&mut self, out: &mut Schedule<Bytes>) {
+        out.adopt(&mut self.out, |event| {
+            let raw = event.raw_at(&self.sent);
+            self.sent.feed(&raw);
+            raw
+        });
     }
 
     fn run(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        let oversize = self.decoder.oversize();
+        let (oversize, damaged) = (self.decoder.oversize(), self.decoder.damaged());
         self.out.came = now;
         while let Some(piece) = self.decoder.next() {
             self.give(piece, now);
@@ -41,7 +53,10 @@ impl OnEvents {
         if self.decoder.oversize() > oversize {
             out.skip("event_too_large");
         }
-        out.adopt(&mut self.out, Event::into_raw);
+        if self.decoder.damaged() > damaged {
+            out.skip("event_damaged");
+        }
+        self.hand_on(out);
     }
 
     fn give(&mut self, piece: Event, now: Moment) {
@@ -65,7 +80,7 @@ impl StreamFilter<Bytes> for OnEvents {
     fn on_start(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
         if self.joining.is_none() {
             self.filter.on_start(now, &mut self.out);
-            out.adopt(&mut self.out, Event::into_raw);
+            self.hand_on(out);
         }
     }
 
@@ -83,20 +98,20 @@ impl StreamFilter<Bytes> for OnEvents {
         } else {
             self.out.end(now);
         }
-        out.adopt(&mut self.out, Event::into_raw);
+        self.hand_on(out);
     }
 
     fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
         self.out.wake = None;
         self.filter.on_wakeup(now, &mut self.out);
-        out.adopt(&mut self.out, Event::into_raw);
+        self.hand_on(out);
     }
 
     fn on_stop(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
         if self.joining.is_none() {
             self.filter.on_stop(now, &mut self.out);
         }
-        out.adopt(&mut self.out, Event::into_raw);
+        self.hand_on(out);
         if let Some(tail) = self.decoder.finish() {
             out.send(now, tail.into_raw());
         }

@@ -1,5 +1,5 @@
 //! What a toxic is told of the place where it acts.
-use aconite_dialects::{Dialect, Framing, Operation, Shape};
+use aconite_dialects::{BodyForm, Dialect, Operation, Shape};
 use serde::{Deserialize, Serialize};
 
 /// Which way data flows.
@@ -40,16 +40,4 @@ impl Scope {
     pub fn shape(&self) -> Shape {
         Shape::of(self.dialect, self.operation)
     }
-}
-
-/// What a body is made of.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum BodyForm {
-    /// A stream of events.
-    Events(Framing),
-    /// A JSON document.
-    Document,
-    /// Anything else, or not known yet.
-    #[default]
-    Opaque,
 }

@@ -82,6 +82,11 @@ impl Decoder {
         self.oversize
     }
 
+    /// See [`Meter::damaged`]. What is damaged passes as a piece that is no event.
+    pub fn damaged(&self) -> u64 {
+        self.meter.damaged()
+    }
+
     /// All events so far, those that passed in pieces and those that the meter had counted before included.
     pub fn events(&self) -> u64 {
         self.meter.events()
@@ -90,16 +95,17 @@ impl Decoder {
     /// Takes a part that ends at a mark, or in the middle of an event.
     fn take(&mut self, part: Bytes, mark: Option<Mark>) -> Option<Event> {
         let Some(mark) = mark else {
+            let kind = if self.meter.is_lost() { Piece::Lost } else { Piece::Open };
             if self.passing != Passing::No {
-                return Some(self.piece(part, Piece::Open));
+                return Some(self.piece(part, kind));
             }
             self.held.extend_from_slice(&part);
-            if self.held.len() <= self.max_event {
+            if self.held.len() <= self.max_event && kind == Piece::Open {
                 return None;
             }
             self.passing = Passing::TooLarge;
             let begun = self.held.split().freeze();
-            return Some(self.piece(begun, Piece::Open));
+            return Some(self.piece(begun, kind));
         };
         let raw = if self.held.is_empty() {
             part
@@ -108,25 +114,30 @@ impl Decoder {
             self.held.split().freeze()
         };
         let is_event = mark == Mark::Event;
+        let is_damaged = mark == Mark::Damaged;
         let passing = std::mem::replace(&mut self.passing, Passing::No);
         let too_large =
             passing == Passing::TooLarge || raw.len() - end_len(self.meter.framing(), &raw) > self.max_event;
         self.oversize += u64::from(is_event && too_large && passing != Passing::Begun);
         let piece = match passing {
             Passing::No if is_event && !too_large => Piece::Event,
-            Passing::No if !is_event => Piece::between_events(self.meter.framing(), &raw),
+            Passing::No if !is_event && !is_damaged => Piece::between_events(self.meter.framing(), &raw),
             _ => Piece::Rest,
         };
         Some(self.piece(raw, piece))
     }
 
     fn piece(&self, raw: Bytes, piece: Piece) -> Event {
-        Event { raw, framing: self.meter.framing(), piece }
+        Event { raw, framing: self.meter.framing(), piece, fresh: false }
     }
 }
 
 /// The length of the last line end. It does not count as part of an event, so that the verdict on its size does not
 /// hang on whether the LF of a last CRLF has come already.
 fn end_len(framing: Framing, raw: &[u8]) -> usize {
-    if framing == Framing::Sse && raw.ends_with(b"\r\n") { 2 } else { 1 }
+    match framing {
+        Framing::Sse if raw.ends_with(b"\r\n") => 2,
+        Framing::Sse | Framing::Ndjson => 1,
+        Framing::JsonArray | Framing::AwsEventStream => 0,
+    }
 }

@@ -36,3 +36,22 @@ pub(super) fn lines(mut rest: &[u8]) -> impl Iterator<Item = Line<'_>> {
         Some(line)
     })
 }
+
+/// How a line ends.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum LineEnd {
+    #[default]
+    Lf,
+    CrLf,
+    Cr,
+}
+
+impl LineEnd {
+    pub(super) const fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::Lf => b"\n",
+            Self::CrLf => b"\r\n",
+            Self::Cr => b"\r",
+        }
+    }
+}

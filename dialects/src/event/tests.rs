@@ -2,6 +2,7 @@
 use super::*;
 
 mod cases;
+mod forms;
 mod pieces;
 mod properties;
 

@@ -16,7 +16,7 @@ use super::{
     super::{
         body::{Body, BodyError, Flow, Source, reset_for},
         coding::{Coded, Decoding},
-        facts::{body_form, content_length},
+        facts::content_length,
         framing::{self, Ends},
         governor::{BodyGovernor, concerns},
         headers::{self, Hop},
@@ -61,7 +61,7 @@ impl Running {
         mut head: response::Parts,
         source: Source,
     ) -> Response<Body> {
-        let form = body_form(&head.headers);
+        let form = self.ongoing.facts.response_form(head.status, &head.headers);
         let coded = Coded::of(&head.headers);
         let length = content_length(&head.headers).filter(|_| coded == Coded::Plain);
         let scope = self.ongoing.facts.scope(Direction::Downstream, form, length);

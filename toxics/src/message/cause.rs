@@ -67,9 +67,14 @@ impl Wording {
 
     /// The frames in a stream, if it is known how the provider words the cause there.
     pub(super) fn frames(&self, framing: Framing, seq: u64) -> Vec<Event> {
-        let mut frames = in_stream(self.dialect, self.operation, self.cause, &self.facts(), seq);
-        frames.retain(|frame| frame.framing() == framing);
-        frames
+        let frames = in_stream(self.dialect, self.operation, self.cause, &self.facts(), seq);
+        let framed = |frame: Event| match (frame.framing(), framing) {
+            (own, asked) if own == asked => Some(frame),
+            // Gemini says the same in both.
+            (Framing::Sse, Framing::JsonArray) => Some(Event::new(framing, None, &frame.data())),
+            _ => None,
+        };
+        frames.into_iter().filter_map(framed).collect()
     }
 
     fn facts(&self) -> Facts<'_> {

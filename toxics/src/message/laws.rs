@@ -1,5 +1,5 @@
 //! What holds for every toxic on a stream.
-use aconite_dialects::{Framing, Meter};
+use aconite_dialects::{Dialect, Event, Framing, Meter, Operation};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     Cut, Drop, Duplicate, Edit, Garble, Pause, Reframe, Reorder, SlowStream, StreamError,
     script::{CHAT, Play, sse},
 };
-use crate::Scope;
+use crate::{BodyForm, Scope};
 
 type New = fn(Value, &Scope) -> Play;
 type Joining = fn(Value, &Scope, u64, Meter) -> Play;
@@ -132,4 +132,92 @@ proptest! {
             prop_assert_eq!(play.bytes(), after, "{}", config);
         }
     }
+}
+
+#[test]
+fn r2_33_what_is_added_ends_its_lines_as_the_lines_around_it() {
+    let changes_ends = |config: &Value| config == &json!({"how": "crlf"}) || config == &json!({"how": "cr"});
+    let toxics = || timeless().into_iter().filter(|(_, config)| !changes_ends(config));
+    for (end, alien) in [("\r", "\n"), ("\r\n", "")] {
+        for (new, config) in toxics() {
+            let mut play = new(config.clone(), &sse());
+            play.push(1, CHAT.replace('\n', end));
+            play.end(9);
+            play.until(10_000);
+            let text = String::from_utf8_lossy(&play.bytes()).replace("\r\n", alien);
+            let strange = text.matches(if end == "\r" { &['\n'][..] } else { &['\r', '\n'] }).count();
+            assert_eq!(strange, 0, "{end:?} {config}: {text:?}");
+        }
+    }
+    // Of a stream that mixes its ends the line before is followed.
+    let config = json!({"at": {"events": 2}, "cause": "overloaded"});
+    let mut play = Play::new::<StreamError>(config, &sse());
+    play.push(1, "data: 1\n\ndata: 2\r\r");
+    let error = play.items().pop().unwrap_or_default();
+    assert!(error.starts_with("data: ") && error.ends_with("\r\r") && !error.contains('\n'), "{error:?}");
+    let mut play = Play::new::<Reframe>(json!({"how": "heartbeat"}), &sse());
+    play.push(1, "data: 1\n\ndata: 2\r\r");
+    assert_eq!(play.text(), "id: 1\ndata: 1\n\n: ping\n\nid: 2\rdata: 2\r\r: ping\r\r");
+}
+
+#[test]
+fn what_drops_adds_and_changes_events_leaves_gemini_an_array() {
+    let element = |text: &str| json!({"candidates": [{"content": {"parts": [{"text": text}]}}]}).to_string();
+    let body = format!("[{}\n,\r\n{}\n,\r\n{}\n]", element("a"), element("b"), element("c"));
+    let scope = Scope {
+        dialect: Some(Dialect::Gemini),
+        operation: Some(Operation::Chat),
+        body: BodyForm::Events(Framing::JsonArray),
+        ..Scope::default()
+    };
+    let toxics: [(New, Value, usize); 8] = [
+        (Play::new::<Drop>, json!({"at": {"events": 0}}), 2),
+        (Play::new::<Drop>, json!({}), 0),
+        (Play::new::<Duplicate>, json!({"at": {"tokens": 0}}), 4),
+        (Play::new::<Duplicate>, json!({}), 6),
+        (Play::new::<Reorder>, json!({"at": {"events": 0}}), 3),
+        (Play::new::<StreamError>, json!({"at": {"events": 0}, "cause": "overloaded"}), 1),
+        (Play::new::<StreamError>, json!({"at": {"tokens": 2}, "cause": "overloaded"}), 3),
+        (Play::new::<Edit>, json!({"ops": [{"path": "$..text", "set": "你"}]}), 3),
+    ];
+    for (new, config, left) in toxics {
+        for cut in 0..body.len() {
+            let mut play = new(config.clone(), &scope);
+            play.push_cut(body.as_bytes(), &[cut]);
+            play.end(9);
+            play.until(10_000);
+            let text = play.text();
+            let values: Vec<Value> =
+                serde_json::from_str(&text).unwrap_or_else(|error| panic!("{config}: {error}: {text}"));
+            assert_eq!(values.len(), left, "{config}: {text}");
+            assert!(play.struck().is_some(), "{config}");
+        }
+    }
+}
+
+#[test]
+fn aws_frames_are_changed_with_right_checksums_and_damaged_ones_are_told() {
+    let frame =
+        |data: &str| Event::new(Framing::AwsEventStream, Some("chunk"), data.as_bytes()).raw().to_vec();
+    let scope = Scope {
+        dialect: Some(Dialect::Bedrock),
+        operation: Some(Operation::Chat),
+        body: BodyForm::Events(Framing::AwsEventStream),
+        ..Scope::default()
+    };
+    let ops = json!({"ops": [{"path": "$.a", "set": "changed"}]});
+    let body = [frame(r#"{"a":1}"#), frame(r#"{"b":2}"#)].concat();
+    let expected = [frame(r#"{"a":"changed"}"#), frame(r#"{"b":2}"#)].concat();
+    for cut in 0..body.len() {
+        let mut play = Play::new::<Edit>(ops.clone(), &scope);
+        play.push_cut(&body, &[cut]);
+        assert_eq!(play.bytes(), expected);
+        assert_eq!(play.skipped(), None);
+    }
+    let mut damaged = body;
+    damaged[30] ^= 1;
+    let mut play = Play::new::<Edit>(ops, &scope);
+    play.push(1, &damaged);
+    play.end(2);
+    assert_eq!((play.bytes(), play.skipped()), (damaged, Some("event_damaged")));
 }

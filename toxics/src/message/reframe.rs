@@ -14,7 +14,8 @@ use crate::{
 /// costs openai-python the first event, and anthropic-python an `AssertionError`. google-genai accepts only `data: `
 /// with the space as an event and treats everything else as part of its JSON, so `comments` and `no_space` break it.
 ///
-/// Streams of lines (NDJSON) can be reframed by `crlf`, `bom`, `bytewise`, `merge`, `keep_open` and `gzip_late` only.
+/// Streams of lines (NDJSON) can be reframed by `crlf`, `bom`, `bytewise`, `merge`, `keep_open` and `gzip_late` only,
+/// JSON arrays and AWS event streams by the last four of these.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reframe {
@@ -66,7 +67,12 @@ impl Toxic for Reframe {
 
     fn start(&self, scope: &Scope, _: Dice) -> Instance {
         let BodyForm::Events(framing) = scope.body else { return Instance::Idle("not_a_stream") };
-        if framing != Framing::Sse && !self.how.suits_lines() {
+        let suits = match framing {
+            Framing::Ndjson => self.how.suits_lines() || self.how.suits_any(),
+            Framing::JsonArray | Framing::AwsEventStream => self.how.suits_any(),
+            _ => true,
+        };
+        if !suits {
             return Instance::Idle("not_server_sent_events");
         }
         if self.how == How::Bom && scope.passed > 0 {
@@ -83,10 +89,11 @@ impl Toxic for Reframe {
 
 impl How {
     fn suits_lines(self) -> bool {
-        matches!(
-            self,
-            Self::Crlf | Self::Bom | Self::Bytewise | Self::Merge | Self::KeepOpen | Self::GzipLate
-        )
+        matches!(self, Self::Crlf | Self::Bom)
+    }
+
+    fn suits_any(self) -> bool {
+        matches!(self, Self::Bytewise | Self::Merge | Self::KeepOpen | Self::GzipLate)
     }
 }
 
@@ -116,15 +123,18 @@ impl Rewrite {
             }
             How::MultiData => return spread(piece),
             How::Comments if piece.is_event() => {
-                out.extend_from_slice(b": keep-alive\n");
+                out.extend_from_slice(b": keep-alive");
+                out.extend_from_slice(line_end(piece));
                 out.extend_from_slice(piece.raw());
             }
             How::Heartbeat if piece.is_event() => {
                 if !piece.lines().any(|(line, _)| line == b"id" || line.starts_with(b"id:")) {
-                    out.extend_from_slice(format!("id: {}\n", self.events).as_bytes());
+                    out.extend_from_slice(format!("id: {}", self.events).as_bytes());
+                    out.extend_from_slice(line_end(piece));
                 }
                 out.extend_from_slice(piece.raw());
-                out.extend_from_slice(b": ping\n\n");
+                out.extend_from_slice(b": ping");
+                out.extend_from_slice(&line_end(piece).repeat(2));
             }
             _ => return None,
         }
@@ -161,6 +171,11 @@ impl StreamFilter<Event> for Rewrite {
         }
         out.end(now);
     }
+}
+
+/// How the lines of an event end: as the first one.
+fn line_end(event: &Event) -> &[u8] {
+    event.lines().next().map_or(b"\n", |(_, end)| end)
 }
 
 fn put_with_ends(piece: &Event, new_end: &[u8], out: &mut BytesMut) {

@@ -13,7 +13,7 @@ use crate::{
 /// Sends the provider's own error event in the middle of a stream whose status was 200, then ends it.
 ///
 /// At `at` the provider's error event is sent, and then the stream ends without its terminator. It never splits an
-/// event.
+/// event. Gemini's JSON array is closed if the body ends cleanly.
 ///
 /// Chat: openai-python and openai-node raise `APIError`, which has no status, and do not retry. Responses:
 /// openai-python yields the error as an event and its loop ends normally; only `.stream()` raises. Anthropic:
@@ -89,6 +89,11 @@ impl Failing {
         self.done = true;
         for frame in self.wording.frames(self.framing, self.next_number()) {
             out.send(now, frame);
+        }
+        if self.how == Ending::Clean
+            && let Some(last) = Event::last_of(self.framing)
+        {
+            out.send(now, last);
         }
         self.how.strike(now, out);
     }

@@ -64,12 +64,3 @@ fn a_fresh_event_decodes_to_itself() {
     assert_eq!(Event::new(Framing::Ndjson, None, b"{\n}").raw(), "{ }\n");
     assert_eq!(Event::new(Framing::Sse, None, b"").raw(), "data: \n\n");
 }
-
-#[test]
-fn framing_follows_the_content_type() {
-    assert_eq!(Framing::of_content_type("Text/Event-Stream; charset=utf-8"), Some(Framing::Sse));
-    assert_eq!(Framing::of_content_type("application/x-ndjson"), Some(Framing::Ndjson));
-    assert_eq!(Framing::of_content_type("application/jsonl;x=y"), Some(Framing::Ndjson));
-    assert_eq!(Framing::of_content_type("application/json"), None);
-    assert_eq!(Framing::of_content_type(""), None);
-}

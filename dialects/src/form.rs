@@ -1,0 +1,203 @@
+//! What a body is made of.
+
+use percent_encoding::percent_decode_str;
+
+use crate::{Dialect, Framing, Operation, media_type::MediaType};
+
+/// What a body is made of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum BodyForm {
+    /// A stream of events.
+    Events(Framing),
+    /// A JSON document.
+    Document,
+    /// Anything else, or not known yet.
+    #[default]
+    Opaque,
+}
+
+impl BodyForm {
+    /// The form that a `content-type` header announces.
+    pub fn of_content_type(value: &str) -> Self {
+        let media_type = MediaType::of(value);
+        if let Some(framing) = Framing::of_media_type(media_type) {
+            Self::Events(framing)
+        } else if media_type.is("application/json") || media_type.has_suffix("json") {
+            Self::Document
+        } else {
+            Self::Opaque
+        }
+    }
+}
+
+/// What decides on the form of a response's body.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Response<'a> {
+    /// Whose protocol it speaks.
+    pub dialect: Option<Dialect>,
+    /// What the request was for.
+    pub operation: Option<Operation>,
+    /// Whether the request asked for a stream.
+    pub streaming: bool,
+    /// Whether the status is a success.
+    pub success: bool,
+    /// The `content-type` header.
+    pub content_type: Option<&'a str>,
+}
+
+impl Response<'_> {
+    /// The form of the body. A content type that names a framing decides. One that names none leaves it to the
+    /// provider: Gemini streams `application/json`, and SDKs read a stream without any content type all the same.
+    pub fn form(&self) -> BodyForm {
+        let announced = self.content_type.map_or(BodyForm::Opaque, BodyForm::of_content_type);
+        let streams = self.streaming && self.success;
+        match announced {
+            BodyForm::Document if streams && self.streams_an_array() => BodyForm::Events(Framing::JsonArray),
+            BodyForm::Opaque if streams && self.says_nothing() => {
+                self.stream_framing().map_or(BodyForm::Opaque, BodyForm::Events)
+            }
+            announced => announced,
+        }
+    }
+
+    /// Gemini's `streamGenerateContent` without `alt=sse`.
+    fn streams_an_array(&self) -> bool {
+        self.dialect == Some(Dialect::Gemini) && self.operation == Some(Operation::Chat)
+    }
+
+    fn says_nothing(&self) -> bool {
+        self.content_type.is_none_or(|value| MediaType::of(value).is("application/octet-stream"))
+    }
+
+    /// How the provider frames its streams.
+    fn stream_framing(&self) -> Option<Framing> {
+        Some(match self.dialect? {
+            Dialect::Ollama => Framing::Ndjson,
+            Dialect::Bedrock => Framing::AwsEventStream,
+            _ => Framing::Sse,
+        })
+    }
+}
+
+/// Whether a request asks for a stream, or for none, by its path and its headers. None: that is for the body to say.
+///
+/// Gemini and Bedrock have a path of their own for streams. DashScope's own API has a header for it.
+pub fn streams_by_head<'h>(
+    dialect: Option<Dialect>,
+    path: &str,
+    header: impl Fn(&str) -> Option<&'h [u8]>,
+) -> Option<bool> {
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    let step = path.rsplit('/').next().unwrap_or_default();
+    match dialect? {
+        Dialect::Gemini => {
+            // The colon may be escaped.
+            let step = percent_decode_str(step).decode_utf8_lossy();
+            let streams = step.rsplit_once(':').map(|(_, verb)| verb.starts_with("stream"));
+            streams.or_else(|| query.split('&').any(|pair| pair == "alt=sse").then_some(true))
+        }
+        Dialect::Bedrock => match step {
+            "invoke-with-response-stream" | "converse-stream" => Some(true),
+            "invoke" | "converse" => Some(false),
+            _ => None,
+        },
+        Dialect::DashScope => {
+            header("x-dashscope-sse").map(|value| value.trim_ascii().eq_ignore_ascii_case(b"enable"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r2_25_a_content_type_is_compared_as_a_media_type() {
+        for (value, form) in [
+            ("application/json", BodyForm::Document),
+            ("Application/JSON; charset=utf-8", BodyForm::Document),
+            ("application/json ;x", BodyForm::Document),
+            ("application/problem+json", BodyForm::Document),
+            ("application/vnd.api+JSON;x=y", BodyForm::Document),
+            ("application/json-seq", BodyForm::Opaque),
+            ("application/jsonx", BodyForm::Opaque),
+            ("application/json+x", BodyForm::Opaque),
+            ("application/geo+json-seq", BodyForm::Opaque),
+            ("text/event-stream;charset=utf-8", BodyForm::Events(Framing::Sse)),
+            ("TEXT/Event-Stream", BodyForm::Events(Framing::Sse)),
+            ("text/event-stream-x", BodyForm::Opaque),
+            ("text/event-streams", BodyForm::Opaque),
+            ("application/x-ndjson", BodyForm::Events(Framing::Ndjson)),
+            ("application/x-ndjsonx", BodyForm::Opaque),
+            ("application/stream+json", BodyForm::Events(Framing::Ndjson)),
+            ("application/vnd.amazon.eventstream", BodyForm::Events(Framing::AwsEventStream)),
+            ("application/vnd.amazon.eventstream2", BodyForm::Opaque),
+            ("", BodyForm::Opaque),
+        ] {
+            assert_eq!(BodyForm::of_content_type(value), form, "{value}");
+        }
+    }
+
+    #[test]
+    fn paths_and_headers_ask_for_streams() {
+        let ask = |dialect, path, value: Option<&'static str>| {
+            let header = |name: &str| value.filter(|_| name == "x-dashscope-sse").map(str::as_bytes);
+            streams_by_head(Some(dialect), path, header)
+        };
+        for (dialect, path, header, streams) in [
+            (Dialect::Gemini, "/v1beta/models/g:streamGenerateContent?alt=sse", None, Some(true)),
+            (Dialect::Gemini, "/v1beta/models/g:streamGenerateContent", None, Some(true)),
+            (Dialect::Gemini, "/v1beta/models/g%3AstreamGenerateContent?key=k", None, Some(true)),
+            (Dialect::Gemini, "/v1/projects/p/models/g:streamRawPredict", None, Some(true)),
+            (Dialect::Gemini, "/v1beta/models/g:generateContent?x=stream", None, Some(false)),
+            (Dialect::Gemini, "/v1beta/openai/chat/completions", None, None),
+            (Dialect::Bedrock, "/model/a.b:0/converse-stream", None, Some(true)),
+            (Dialect::Bedrock, "/model/a.b:0/invoke-with-response-stream", None, Some(true)),
+            (Dialect::Bedrock, "/model/a.b:0/invoke", None, Some(false)),
+            (Dialect::DashScope, "/api/v1/services/x", Some("enable"), Some(true)),
+            (Dialect::DashScope, "/api/v1/services/x", Some("disable"), Some(false)),
+            (Dialect::DashScope, "/compatible-mode/v1/chat/completions", None, None),
+            (Dialect::OpenAi, "/v1/chat/completions?alt=sse", Some("enable"), None),
+        ] {
+            assert_eq!(ask(dialect, path, header), streams, "{dialect:?} {path} {header:?}");
+        }
+    }
+
+    #[test]
+    fn the_provider_decides_where_the_content_type_does_not() {
+        let gemini = Response {
+            dialect: Some(Dialect::Gemini),
+            operation: Some(Operation::Chat),
+            streaming: true,
+            success: true,
+            content_type: Some("application/json; charset=UTF-8"),
+        };
+        let array = BodyForm::Events(Framing::JsonArray);
+        assert_eq!(gemini.form(), array);
+        assert_eq!(
+            Response { content_type: Some("text/event-stream"), ..gemini }.form(),
+            BodyForm::Events(Framing::Sse)
+        );
+        for document in [
+            Response { success: false, ..gemini },
+            Response { streaming: false, ..gemini },
+            Response { dialect: Some(Dialect::OpenAi), ..gemini },
+            Response { operation: Some(Operation::Embeddings), ..gemini },
+        ] {
+            assert_eq!(document.form(), BodyForm::Document, "{document:?}");
+        }
+        let silent = Response { content_type: None, ..gemini };
+        for (dialect, framing) in [
+            (Dialect::OpenAi, Framing::Sse),
+            (Dialect::Ollama, Framing::Ndjson),
+            (Dialect::Bedrock, Framing::AwsEventStream),
+        ] {
+            let response = Response { dialect: Some(dialect), ..silent };
+            assert_eq!(response.form(), BodyForm::Events(framing));
+            assert_eq!(Response { streaming: false, ..response }.form(), BodyForm::Opaque);
+            assert_eq!(Response { content_type: Some("text/html"), ..response }.form(), BodyForm::Opaque);
+        }
+        assert_eq!(Response { dialect: None, ..silent }.form(), BodyForm::Opaque);
+    }
+}
