@@ -1,8 +1,10 @@
 //! What a body is made of.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
 
-use crate::{Dialect, Framing, Operation, media_type::MediaType};
+use crate::{Dialect, Framing, media_type::MediaType};
 
 /// What a body is made of.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -35,8 +37,6 @@ impl BodyForm {
 pub struct Response<'a> {
     /// Whose protocol it speaks.
     pub dialect: Option<Dialect>,
-    /// What the request was for.
-    pub operation: Option<Operation>,
     /// Whether the request asked for a stream.
     pub streaming: bool,
     /// Whether the status is a success.
@@ -51,60 +51,40 @@ impl Response<'_> {
     pub fn form(&self) -> BodyForm {
         let announced = self.content_type.map_or(BodyForm::Opaque, BodyForm::of_content_type);
         let streams = self.streaming && self.success;
-        match announced {
-            BodyForm::Document if streams && self.streams_an_array() => BodyForm::Events(Framing::JsonArray),
-            BodyForm::Opaque if streams && self.says_nothing() => {
-                self.stream_framing().map_or(BodyForm::Opaque, BodyForm::Events)
-            }
-            announced => announced,
-        }
-    }
-
-    /// Gemini's `streamGenerateContent` without `alt=sse`.
-    fn streams_an_array(&self) -> bool {
-        self.dialect == Some(Dialect::Gemini) && self.operation == Some(Operation::Chat)
+        let provider = self.dialect.filter(|_| streams).map(Dialect::provider);
+        let framing = match announced {
+            BodyForm::Document => provider.and_then(|provider| provider.framing_of_json),
+            BodyForm::Opaque if self.says_nothing() => provider.map(|provider| provider.framing),
+            _ => None,
+        };
+        framing.map_or(announced, BodyForm::Events)
     }
 
     fn says_nothing(&self) -> bool {
         self.content_type.is_none_or(|value| MediaType::of(value).is("application/octet-stream"))
     }
-
-    /// How the provider frames its streams.
-    fn stream_framing(&self) -> Option<Framing> {
-        Some(match self.dialect? {
-            Dialect::Ollama => Framing::Ndjson,
-            Dialect::Bedrock => Framing::AwsEventStream,
-            _ => Framing::Sse,
-        })
-    }
 }
 
-/// Whether a request asks for a stream, or for none, by its path and its headers. None: that is for the body to say.
-///
-/// Gemini and Bedrock have a path of their own for streams. DashScope's own API has a header for it.
-pub fn streams_by_head<'h>(
-    dialect: Option<Dialect>,
-    path: &str,
-    header: impl Fn(&str) -> Option<&'h [u8]>,
-) -> Option<bool> {
-    let (path, query) = path.split_once('?').unwrap_or((path, ""));
-    let step = path.rsplit('/').next().unwrap_or_default();
-    match dialect? {
-        Dialect::Gemini => {
-            // The colon may be escaped.
-            let step = percent_decode_str(step).decode_utf8_lossy();
-            let streams = step.rsplit_once(':').map(|(_, verb)| verb.starts_with("stream"));
-            streams.or_else(|| query.split('&').any(|pair| pair == "alt=sse").then_some(true))
-        }
-        Dialect::Bedrock => match step {
-            "invoke-with-response-stream" | "converse-stream" => Some(true),
-            "invoke" | "converse" => Some(false),
-            _ => None,
-        },
-        Dialect::DashScope => {
-            header("x-dashscope-sse").map(|value| value.trim_ascii().eq_ignore_ascii_case(b"enable"))
-        }
-        _ => None,
+/// What a request says before its body.
+pub struct Head<'a> {
+    /// The path, as it was sent.
+    pub path: &'a str,
+    /// The query, without its question mark.
+    pub query: &'a str,
+    /// The value of the header of a lower-case name.
+    pub header: &'a dyn Fn(&str) -> Option<&'a [u8]>,
+}
+
+impl Head<'_> {
+    /// The last segment of the path, decoded.
+    pub(crate) fn last_step(&self) -> Cow<'_, str> {
+        let step = self.path.rsplit('/').next().unwrap_or_default();
+        percent_decode_str(step).decode_utf8_lossy()
+    }
+
+    /// Whether the request asks for a stream, or for none. None: that is for the body to say.
+    pub fn asks_for_stream(&self, dialect: Option<Dialect>) -> Option<bool> {
+        (dialect?.provider().asks_for_stream)(self)
     }
 }
 
@@ -141,9 +121,10 @@ mod tests {
 
     #[test]
     fn paths_and_headers_ask_for_streams() {
-        let ask = |dialect, path, value: Option<&'static str>| {
+        let ask = |dialect, path: &str, value: Option<&'static str>| {
             let header = |name: &str| value.filter(|_| name == "x-dashscope-sse").map(str::as_bytes);
-            streams_by_head(Some(dialect), path, header)
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            Head { path, query, header: &header }.asks_for_stream(Some(dialect))
         };
         for (dialect, path, header, streams) in [
             (Dialect::Gemini, "/v1beta/models/g:streamGenerateContent?alt=sse", None, Some(true)),
@@ -168,7 +149,6 @@ mod tests {
     fn the_provider_decides_where_the_content_type_does_not() {
         let gemini = Response {
             dialect: Some(Dialect::Gemini),
-            operation: Some(Operation::Chat),
             streaming: true,
             success: true,
             content_type: Some("application/json; charset=UTF-8"),
@@ -183,7 +163,6 @@ mod tests {
             Response { success: false, ..gemini },
             Response { streaming: false, ..gemini },
             Response { dialect: Some(Dialect::OpenAi), ..gemini },
-            Response { operation: Some(Operation::Embeddings), ..gemini },
         ] {
             assert_eq!(document.form(), BodyForm::Document, "{document:?}");
         }

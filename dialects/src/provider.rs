@@ -5,10 +5,11 @@
 //! of which nothing is known; so does whoever shares nothing with OpenAI.
 
 use crate::{
-    Cause, Event, Facts, Failure, Operation,
+    Cause, Event, Facts, Failure, Framing, Operation,
     content::Stream,
     dialect::{Asked, Claim},
     embeddings::Vectors,
+    form::Head,
     hits::Hits,
     json::Node,
     named::named,
@@ -53,6 +54,13 @@ pub struct Provider {
     pub(crate) path: fn(&Asked<'_>) -> Claim,
     /// Its streams. The first whose operations include the request's is the one that answers it.
     pub(crate) streams: &'static [&'static Stream],
+    /// How it frames its streams where the content type does not say.
+    pub(crate) framing: Framing,
+    /// How it frames a stream whose content type is `application/json`. None: it has no such stream.
+    pub(crate) framing_of_json: Option<Framing>,
+    /// Whether a request asks for a stream, or for none, by its path, its query and its headers. None: that is for the
+    /// body to say.
+    pub(crate) asks_for_stream: fn(&Head<'_>) -> Option<bool>,
     /// What it answers for a cause. None: it is not known how it words this cause.
     pub(crate) failure: fn(Option<Operation>, Cause, &Facts<'_>) -> Option<Failure>,
     /// How it says in a stream that it has failed. The number is the `sequence_number` that the next event would have.
@@ -81,6 +89,9 @@ const BLANK: Provider = Provider {
     serves_openai: false,
     path: |_| Claim::No,
     streams: &[],
+    framing: Framing::Sse,
+    framing_of_json: None,
+    asks_for_stream: |_| None,
     failure: |_, _, _| None,
     frame: |_, _, _, _, _| None,
     vectors: |_| Vec::new(),

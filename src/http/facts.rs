@@ -4,7 +4,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use aconite_dialects::{Dialect, MediaType, Operation, form::Response, json};
+use aconite_dialects::{
+    Dialect, MediaType, Operation,
+    form::{Head, Response},
+    json,
+};
 use aconite_toxics::{BodyForm, Direction, JsonBody, RequestFacts, Scope};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request, uri::PathAndQuery};
@@ -84,7 +88,6 @@ impl Facts {
     pub(crate) fn response_form(&self, status: StatusCode, headers: &HeaderMap) -> BodyForm {
         let response = Response {
             dialect: self.dialect,
-            operation: self.operation,
             streaming: self.streaming() == Some(true),
             success: status.is_success(),
             content_type: content_type(headers),
@@ -95,8 +98,9 @@ impl Facts {
     /// Whether the request asks for a streamed answer, as far as is known.
     pub(crate) fn streaming(&self) -> Option<bool> {
         self.said.streaming.or_else(|| {
-            let asks = |name: &str| self.headers.get(name).map(HeaderValue::as_bytes);
-            aconite_dialects::form::streams_by_head(self.dialect, self.path.as_str(), asks)
+            let header = |name: &str| self.headers.get(name).map(HeaderValue::as_bytes);
+            let (path, query) = (self.path.path(), self.path.query().unwrap_or_default());
+            Head { path, query, header: &header }.asks_for_stream(self.dialect)
         })
     }
 

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{BLANK, Provider, anthropic};
 use crate::{
-    Cause, Facts, Failure, Operation,
+    Cause, Event, Facts, Failure, Framing, Operation,
     content::{Mark, Stream, any_filled, filled},
     dialect::Claim,
     embeddings::{Numbers, Vectors},
@@ -25,7 +25,14 @@ pub(super) static PROVIDER: Provider = Provider {
         _ => Claim::No,
     },
     streams: &[&CONVERSE],
+    framing: Framing::AwsEventStream,
+    asks_for_stream: |head| match &*head.last_step() {
+        "invoke-with-response-stream" | "converse-stream" => Some(true),
+        "invoke" | "converse" => Some(false),
+        _ => None,
+    },
     failure: |_, cause, facts| failure(cause, facts),
+    frame: |_, _, cause, _, _| frame(cause),
     vectors,
     content: &[
         "output.message.content[].text",
@@ -114,7 +121,31 @@ fn invoked(root: Node<'_>, mark: Mark) -> bool {
 /// The exceptions and their statuses are those of the service model; the header's form and the texts are general
 /// knowledge.
 fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
-    let (status, exception, message) = match cause {
+    let (status, exception, message) = said(cause)?;
+    Some(
+        Failure::json(status, &json!({"message": message}))
+            .with("x-amzn-requestid", facts.uuid())
+            .with("x-amzn-errortype", exception),
+    )
+}
+
+/// An exception of the stream, of those that the service model has for it. Their names start with a small letter there.
+fn frame(cause: Cause) -> Option<Event> {
+    let (_, exception, message) = said(cause)?;
+    let name = match exception {
+        "ThrottlingException" => "throttlingException",
+        "InternalServerException" => "internalServerException",
+        "ServiceUnavailableException" => "serviceUnavailableException",
+        "ValidationException" => "validationException",
+        "ModelTimeoutException" => "modelTimeoutException",
+        _ => return None,
+    };
+    Some(Event::aws_exception(name, json!({"message": message}).to_string().as_bytes()))
+}
+
+/// The status, the exception and its message.
+fn said(cause: Cause) -> Option<(u16, &'static str, &'static str)> {
+    Some(match cause {
         Cause::RateLimitTokens => {
             (429, "ThrottlingException", "Too many tokens, please wait before trying again.")
         }
@@ -150,10 +181,5 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
             (404, "ResourceNotFoundException", "The provided model identifier is not found.")
         }
         _ => return None,
-    };
-    Some(
-        Failure::json(status, &json!({"message": message}))
-            .with("x-amzn-requestid", facts.uuid())
-            .with("x-amzn-errortype", exception),
-    )
+    })
 }

@@ -38,6 +38,7 @@ pub(super) const OPENAI_SHAPED: Provider = Provider {
     signs: &[],
     is_failure: |_| false,
     is_partial: |_| false,
+    ..super::BLANK
 };
 
 const USUAL_WAIT: Duration = Duration::from_secs(6);

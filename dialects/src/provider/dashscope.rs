@@ -17,6 +17,10 @@ pub(super) static PROVIDER: Provider = Provider {
     hosts: &["dashscope.aliyuncs.com", "dashscope-*.aliyuncs.com"],
     path,
     streams: STREAMS,
+    // The native API has a header for it.
+    asks_for_stream: |head| {
+        (head.header)("x-dashscope-sse").map(|value| value.trim_ascii().eq_ignore_ascii_case(b"enable"))
+    },
     failure: |_, cause, facts| failure(cause, facts),
     vectors,
     signs: &[

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::{BLANK, Provider, compatible::data};
 use crate::{
-    Cause, Facts, Failure, Operation,
+    Cause, Facts, Failure, Framing, Operation,
     content::{Mark, Stream, any_filled, filled, items},
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
+    form::Head,
     json::Node,
     outcome::Sign::{Text, Word},
 };
@@ -20,6 +21,8 @@ pub(super) static PROVIDER: Provider = Provider {
     hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com", "*-aiplatform.googleapis.com"],
     path,
     streams: &[&GENERATE],
+    framing_of_json: Some(Framing::JsonArray),
+    asks_for_stream,
     failure: |_, cause, facts| failure(cause, facts),
     // An `error` object as the data, which is what the SDK looks for. No capture of a real one is known.
     frame: |_, _, cause, facts, _| said(cause, facts).map(|(_, body)| data(&body)),
@@ -57,6 +60,13 @@ fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
     });
     let values = one.chain(texts).filter_map(|vector| vector.get("values"));
     Vectors::floats(values.chain(multimodal)).into_iter().collect()
+}
+
+/// `streamGenerateContent`, and Vertex's `streamRawPredict`.
+fn asks_for_stream(head: &Head<'_>) -> Option<bool> {
+    let step = head.last_step();
+    let streams = step.rsplit_once(':').map(|(_, verb)| verb.starts_with("stream"));
+    streams.or_else(|| head.query.split('&').any(|pair| pair == "alt=sse").then_some(true))
 }
 
 fn path(asked: &Asked<'_>) -> Claim {

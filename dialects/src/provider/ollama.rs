@@ -16,6 +16,7 @@ pub(super) static PROVIDER: Provider = Provider {
     hosts: &["ollama.com"],
     path,
     streams: &[&LINES],
+    framing: Framing::Ndjson,
     failure: |_, cause, facts| failure(cause, facts),
     frame: |_, _, cause, facts, _| frame(cause, facts),
     vectors,
