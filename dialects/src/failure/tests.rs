@@ -162,7 +162,13 @@ fn sse_26_a_failure_within_a_stream_is_the_dialects_own() {
         frame(Dialect::Gemini, Operation::Chat, Cause::Overloaded)
             .starts_with("data: {\"error\":{\"code\":503,")
     );
-    assert_eq!(frame(Dialect::Bedrock, Operation::Chat, Cause::ServerError), "");
+    assert_eq!(frame(Dialect::Chroma, Operation::VectorSearch, Cause::ServerError), "");
+    let bedrock = |cause| in_stream(Some(Dialect::Bedrock), Some(Operation::Chat), cause, &FACTS, 0).pop();
+    let exception = bedrock(Cause::RateLimitRequests).unwrap();
+    assert!(exception.is_aws_failure());
+    assert_eq!(exception.name().as_deref(), Some("throttlingException"));
+    assert!(exception.data().starts_with(b"{\"message\":\"Too many requests, "));
+    assert_eq!(bedrock(Cause::Auth), None, "the service model has no such exception in a stream");
 }
 
 #[test]
