@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     link::{Counters, Governor},
+    metrics::WaitsByToxic,
     plan::{Armed, Decisions, Plan, PlanWatch, byte_stages},
     proxy::ProxyContext,
 };
@@ -88,7 +89,7 @@ impl ConnectionShared {
     /// What decides on the toxics of one direction.
     pub(crate) fn governor(self: &Arc<Self>, direction: Direction) -> ByteGovernor {
         let plan = PlanWatch::new(self.proxy.plan.clone(), Some(self.break_off.clone()));
-        ByteGovernor { connection: Arc::clone(self), direction, plan }
+        ByteGovernor { connection: Arc::clone(self), direction, plan, waits: WaitsByToxic::default() }
     }
 
     fn decisions(&self) -> MutexGuard<'_, Decisions> {
@@ -192,6 +193,7 @@ pub(crate) struct ByteGovernor {
     connection: Arc<ConnectionShared>,
     direction: Direction,
     plan: PlanWatch,
+    waits: WaitsByToxic,
 }
 
 impl Governor for ByteGovernor {
@@ -238,10 +240,12 @@ impl Governor for ByteGovernor {
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {
-        let decisions = self.connection.decisions();
-        let Some(ticket) = decisions.given(id.toxic) else { return };
-        let ProxyContext { metrics, name, .. } = &*self.connection.proxy;
-        metrics.waited(name, &ticket.toxic.spec.kind, wait);
+        self.waits.add(id.toxic, wait, || {
+            let decisions = self.connection.decisions();
+            let ticket = decisions.given(id.toxic)?;
+            let ProxyContext { metrics, name, .. } = &*self.connection.proxy;
+            Some(metrics.waits(name, &ticket.toxic.spec.kind))
+        });
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Metrics {
     /// By proxy, type and reason.
     passed: Mutex<BTreeMap<(String, String, &'static str), u64>>,
     /// By proxy and type.
-    waits: Mutex<BTreeMap<(String, String), Waits>>,
+    waits: Mutex<BTreeMap<(String, String), Arc<Waits>>>,
     pub(crate) connections: AtomicU64,
     pub(crate) exchanges: AtomicU64,
 }
@@ -25,13 +25,29 @@ pub(crate) struct Metrics {
 /// The upper bounds of the classes of waits, in seconds: from a slicer's pauses to a hang.
 const BOUNDS: [f64; 14] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0];
 
-/// How long something was held, counted by class.
+/// How long the toxics of one type held something on one proxy, counted by class.
 #[derive(Default)]
-struct Waits {
+pub(crate) struct Waits {
     /// Of waits up to the bound and over the one before.
-    counts: [u64; BOUNDS.len()],
-    count: u64,
-    sum: Duration,
+    counts: [AtomicU64; BOUNDS.len()],
+    count: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// Where to count the waits of each toxic of one stream: looked up once, so that an event that was held takes no lock.
+#[derive(Default)]
+pub(crate) struct WaitsByToxic(Vec<(u64, Arc<Waits>)>);
+
+impl WaitsByToxic {
+    /// Counts a wait. `look_up` is asked at the first one of a toxic.
+    pub(crate) fn add(&mut self, toxic: u64, wait: Duration, look_up: impl FnOnce() -> Option<Arc<Waits>>) {
+        if let Some((_, waits)) = self.0.iter().find(|(known, _)| *known == toxic) {
+            waits.add(wait);
+        } else if let Some(waits) = look_up() {
+            waits.add(wait);
+            self.0.push((toxic, waits));
+        }
+    }
 }
 
 /// One proxy's traffic, as it is shown.
@@ -58,18 +74,10 @@ impl Metrics {
         *passed.entry((proxy.to_owned(), kind.to_owned(), reason)).or_default() += 1;
     }
 
-    /// A toxic held a request, an answer or a piece of one, or a run of bytes for so long.
-    pub(crate) fn waited(&self, proxy: &str, kind: &str, wait: Duration) {
+    /// Where to count how long a toxic of this type held requests, responses, pieces of them, or runs of bytes.
+    pub(crate) fn waits(&self, proxy: &str, kind: &str) -> Arc<Waits> {
         let mut waits = self.waits.lock().unwrap_or_else(PoisonError::into_inner);
-        let Waits { counts, count, sum } = waits.entry((proxy.to_owned(), kind.to_owned())).or_default();
-        let seconds = wait.as_secs_f64();
-        if let Some(class) =
-            BOUNDS.iter().position(|bound| seconds <= *bound).and_then(|at| counts.get_mut(at))
-        {
-            *class += 1;
-        }
-        *count += 1;
-        *sum = sum.saturating_add(wait);
+        Arc::clone(waits.entry((proxy.to_owned(), kind.to_owned())).or_default())
     }
 
     /// Everything, with each proxy's traffic.
@@ -171,14 +179,26 @@ impl Metrics {
 }
 
 impl Waits {
+    /// Counts a wait.
+    pub(crate) fn add(&self, wait: Duration) {
+        let seconds = wait.as_secs_f64();
+        if let Some(class) =
+            BOUNDS.iter().position(|bound| seconds <= *bound).and_then(|at| self.counts.get(at))
+        {
+            class.fetch_add(1, Relaxed);
+        }
+        self.count.fetch_add(1, Relaxed);
+        self.nanos.fetch_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
     /// As a histogram: each class counts what is in the ones below too.
     fn write(&self, text: &mut String, name: &str, labels: &str) {
         let mut up_to = 0;
-        for (bound, count) in BOUNDS.iter().zip(self.counts) {
-            up_to += count;
+        for (bound, count) in BOUNDS.iter().zip(&self.counts) {
+            up_to += count.load(Relaxed);
             let _ = writeln!(text, "{name}_bucket{{{labels},le=\"{bound}\"}} {up_to}");
         }
-        let Self { count, sum, .. } = self;
+        let (count, sum) = (self.count.load(Relaxed), Duration::from_nanos(self.nanos.load(Relaxed)));
         let _ = writeln!(text, "{name}_bucket{{{labels},le=\"+Inf\"}} {count}");
         let _ = writeln!(text, "{name}_sum{{{labels}}} {}", sum.as_secs_f64());
         let _ = writeln!(text, "{name}_count{{{labels}}} {count}");
@@ -202,3 +222,29 @@ fn escaped(value: &str) -> String {
 
 /// Shared by all proxies of an instance.
 pub(crate) type SharedMetrics = Arc<Metrics>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_of_many_events_are_looked_up_once_a_toxic() {
+        let metrics = Metrics::default();
+        let mut waits = WaitsByToxic::default();
+        let mut looked_up = 0;
+        for event in 0..1_000 {
+            waits.add(event % 2, Duration::from_millis(3), || {
+                looked_up += 1;
+                Some(metrics.waits("p", "pause"))
+            });
+        }
+        assert_eq!(looked_up, 2);
+        let text = metrics.text(&[], 0, true);
+        assert!(
+            text.contains("aconite_added_latency_seconds_count{proxy=\"p\",type=\"pause\"} 1000\n"),
+            "{text}"
+        );
+        assert!(text.contains("aconite_added_latency_seconds_sum{proxy=\"p\",type=\"pause\"} 3\n"), "{text}");
+        assert!(text.contains("le=\"0.001\"} 0\n") && text.contains("le=\"0.005\"} 1000\n"), "{text}");
+    }
+}

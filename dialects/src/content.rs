@@ -6,6 +6,7 @@ use memchr::memmem;
 
 use crate::{
     Dialect, Event, Framing, Operation,
+    event::Question,
     json::{Document, Kind, Node},
     provider::Provider,
 };
@@ -83,7 +84,7 @@ impl Shape {
     /// Whether the event carries a piece of the answer: text, reasoning, a refusal's words, a tool call's arguments, sound
     /// or a picture, and not an empty one. This is what `{tokens: n}` counts; providers send about a token in each.
     pub fn is_content(self, event: &Event) -> bool {
-        self.has(event, |stream| stream.content)
+        self.has(event, Question::Content, |stream| stream.content)
     }
 
     /// Whether the event is the one by which a client knows that the answer is complete.
@@ -91,30 +92,31 @@ impl Shape {
         let is_done = |event: &Event| {
             event.is_event() && event.framing() == Framing::Sse && event.data().trim_ascii() == b"[DONE]"
         };
-        is_done(event) || self.has(event, |stream| stream.terminator)
+        is_done(event) || self.has(event, Question::Terminator, |stream| stream.terminator)
     }
 
     /// Whether the event is there to tell what was used: OpenAI's last chunk without choices, Anthropic's
     /// `message_delta`. Events that bring usage along with something that a client needs more don't count.
     pub fn is_usage(self, event: &Event) -> bool {
-        self.has(event, |stream| stream.usage)
+        self.has(event, Question::Usage, |stream| stream.usage)
     }
 
     /// Whether the event says that the provider has failed, although the status was a success.
     pub fn is_failure(self, event: &Event) -> bool {
-        event.is_aws_failure() || self.has(event, |stream| stream.failure)
+        event.is_aws_failure() || self.has(event, Question::Failure, |stream| stream.failure)
     }
 
     /// Whether the event carries a piece of a tool call: its name or its arguments.
     pub fn is_tool_call(self, event: &Event) -> bool {
-        self.has(event, |stream| stream.tool_call)
+        self.has(event, Question::ToolCall, |stream| stream.tool_call)
     }
 
-    /// Whether the event has this mark of its stream.
-    fn has(self, event: &Event, mark: impl Fn(&Stream) -> Mark) -> bool {
-        if !event.is_event() {
-            return false;
-        }
+    /// Whether the event has this mark of its stream. The event keeps the answer.
+    fn has(self, event: &Event, question: Question, mark: impl Fn(&Stream) -> Mark) -> bool {
+        event.is_event() && event.answer(self, question, || self.reads(event, mark))
+    }
+
+    fn reads(self, event: &Event, mark: impl Fn(&Stream) -> Mark) -> bool {
         let data = event.data();
         let could_be = |mark: Mark| mark.words.iter().any(|word| memmem::find(&data, word).is_some());
         if let Some(stream) = self.0

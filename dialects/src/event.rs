@@ -15,8 +15,9 @@ use std::borrow::Cow;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use crate::media_type::MediaType;
+use crate::{Shape, media_type::MediaType};
 
+mod answers;
 mod array;
 mod decoder;
 mod frame;
@@ -25,6 +26,8 @@ mod meter;
 #[cfg(test)]
 mod tests;
 
+use answers::Answers;
+pub(crate) use answers::Question;
 pub use decoder::Decoder;
 use line::{Line, LineEnd, lines};
 pub use meter::Meter;
@@ -81,6 +84,7 @@ pub struct Event {
     piece: Piece,
     /// It was not sent by the other side: its lines may end as those around it do.
     fresh: bool,
+    answers: Answers,
 }
 
 impl Eq for Event {}
@@ -104,6 +108,8 @@ enum Piece {
     Bracket,
     /// A part of a body whose framing makes no sense.
     Lost,
+    /// Bytes that have not been cut into events.
+    Undecoded,
     /// Anything else that ends at a boundary or with the body.
     Rest,
 }
@@ -151,20 +157,47 @@ impl Event {
                 raw = aws_frame("event", ":event-type", name.unwrap_or("chunk"), data);
             }
         }
-        Self { raw: raw.freeze(), framing, piece: Piece::Event, fresh: true }
+        Self::fresh(framing, raw.freeze(), Piece::Event)
     }
 
     /// A fresh AWS frame by which a service says that it has failed: its type, such as `throttlingException`, and a
     /// JSON payload.
     pub fn aws_exception(name: &str, data: &[u8]) -> Self {
         let raw = aws_frame("exception", ":exception-type", name, data).freeze();
-        Self { raw, framing: Framing::AwsEventStream, piece: Piece::Event, fresh: true }
+        Self::fresh(Framing::AwsEventStream, raw, Piece::Event)
     }
 
     /// What ends a body of this framing besides the end of its bytes: the `]` of a JSON array.
     pub fn last_of(framing: Framing) -> Option<Self> {
         let raw = Bytes::from_static(b"\n]");
-        (framing == Framing::JsonArray).then_some(Self { raw, framing, piece: Piece::Bracket, fresh: true })
+        (framing == Framing::JsonArray).then(|| Self::fresh(framing, raw, Piece::Bracket))
+    }
+
+    fn fresh(framing: Framing, raw: Bytes, piece: Piece) -> Self {
+        Self { fresh: true, ..Self::piece(framing, raw, piece) }
+    }
+
+    fn piece(framing: Framing, raw: Bytes, piece: Piece) -> Self {
+        Self { raw, framing, piece, fresh: false, answers: Answers::default() }
+    }
+
+    /// Bytes of a body that have not been cut into events. To be cut by a [`Decoder`], or to be sent as they are.
+    pub fn undecoded(bytes: Bytes) -> Self {
+        Self::piece(Framing::default(), bytes, Piece::Undecoded)
+    }
+
+    /// Whether it is bytes that have not been cut into events.
+    pub fn is_undecoded(&self) -> bool {
+        self.piece == Piece::Undecoded
+    }
+
+    /// What was found out about it in this shape before, or is found out now. Toxics in a row ask the same.
+    pub(crate) fn answer(&self, shape: Shape, question: Question, find_out: impl FnOnce() -> bool) -> bool {
+        self.answers.get(shape, question).unwrap_or_else(|| {
+            let answer = find_out();
+            self.answers.put(shape, question, answer);
+            answer
+        })
     }
 
     /// Bytes to be sent just as they are. Whether they are an event follows from them.
@@ -178,7 +211,7 @@ impl Event {
         } else {
             Piece::Open
         };
-        Self { raw, framing, piece, fresh: false }
+        Self::piece(framing, raw, piece)
     }
 
     /// The bytes, as they came.
@@ -195,6 +228,9 @@ impl Event {
     /// are its own, but for a comma between it and the element before it in a JSON array. The lines of a fresh one end
     /// as the last one did that was sent.
     pub fn raw_at(self, at: &Meter) -> Bytes {
+        if self.is_undecoded() {
+            return self.raw;
+        }
         if let Some((place, separator)) = at.in_array() {
             return array::fit(self, place, separator);
         }
@@ -304,7 +340,7 @@ impl Event {
             }
             Framing::AwsEventStream => raw = frame::with_payload(&self.raw, data),
         }
-        Self { raw: raw.freeze(), ..*self }
+        Self { raw: raw.freeze(), answers: Answers::default(), ..*self }
     }
 }
 

@@ -8,15 +8,16 @@ use std::{
 use super::{body::meter_for, ongoing::Ongoing};
 use crate::{
     link::Governor,
+    metrics::WaitsByToxic,
     plan::{Armed, PlanWatch},
 };
-use aconite_dialects::Meter;
+use aconite_dialects::{Event, Meter};
 use aconite_toxics::{
-    BodyFilter, BodyForm, Gather, Instance, Level, OnEvents, Report, Scope, StageId, StreamFilter,
+    BodyFilter, BodyForm, Gather, Instance, Level, OnBytes, OnEvents, Report, Scope, StageId, StreamFilter,
 };
 use bytes::Bytes;
 
-type Lifted = Box<dyn StreamFilter<Bytes>>;
+type Lifted = Box<dyn StreamFilter<Event>>;
 
 /// Answers for one body of one exchange.
 pub(crate) struct BodyGovernor {
@@ -31,6 +32,7 @@ pub(crate) struct BodyGovernor {
     unreadable: bool,
     /// How much of the body has left already, in bytes.
     passed: u64,
+    waits: WaitsByToxic,
 }
 
 /// A filter started for the exchange, and the toxic that it belongs to.
@@ -40,7 +42,16 @@ impl BodyGovernor {
     pub(crate) fn new(ongoing: Arc<Ongoing>, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
         let plan = PlanWatch::new(ongoing.proxy.plan.clone(), None);
         let meter = if unreadable { None } else { meter_for(scope.body) };
-        let mut governor = Self { ongoing, scope, plan, ready: Vec::new(), meter, unreadable, passed: 0 };
+        let mut governor = Self {
+            ongoing,
+            scope,
+            plan,
+            ready: Vec::new(),
+            meter,
+            unreadable,
+            passed: 0,
+            waits: WaitsByToxic::default(),
+        };
         governor.ready = ready
             .into_iter()
             .map(|(id, filter)| (id, filter.and_then(|filter| governor.lifted(filter).ok())))
@@ -56,6 +67,14 @@ impl BodyGovernor {
         self.meter.as_ref()
     }
 
+    /// The bytes that leave for a piece of the body.
+    pub(crate) fn raw(&self, piece: Event) -> Bytes {
+        match &self.meter {
+            Some(meter) => piece.raw_at(meter),
+            None => piece.into_raw(),
+        }
+    }
+
     /// Data is about to leave.
     pub(crate) fn moved(&mut self, bytes: &[u8]) {
         self.passed += bytes.len() as u64;
@@ -68,10 +87,10 @@ impl BodyGovernor {
         &self.scope
     }
 
-    fn lifted(&self, filter: BodyFilter) -> Result<Box<dyn StreamFilter<Bytes>>, &'static str> {
+    fn lifted(&self, filter: BodyFilter) -> Result<Lifted, &'static str> {
         let limit = self.ongoing.proxy.max_edit_bytes;
         match (filter, self.scope.body) {
-            (BodyFilter::Bytes(filter), _) => Ok(filter),
+            (BodyFilter::Bytes(filter), _) => Ok(Box::new(OnBytes::new(filter, self.meter))),
             (BodyFilter::Events(_) | BodyFilter::Document(_), _) if self.unreadable => Err("encoded"),
             (BodyFilter::Events(filter), BodyForm::Events(framing)) => {
                 let at = self.meter.filter(|_| self.passed > 0);
@@ -79,11 +98,13 @@ impl BodyGovernor {
             }
             (BodyFilter::Events(_), _) => Err("no_events"),
             (BodyFilter::Document(_), _) if self.passed > 0 => Err("too_late"),
-            (BodyFilter::Document(filter), _) => Ok(Box::new(Gather::new(filter, limit))),
+            (BodyFilter::Document(filter), _) => {
+                Ok(Box::new(OnBytes::new(Box::new(Gather::new(filter, limit)), None)))
+            }
         }
     }
 
-    fn begin(&self, toxic: &Armed) -> Result<Box<dyn StreamFilter<Bytes>>, &'static str> {
+    fn begin(&self, toxic: &Armed) -> Result<Lifted, &'static str> {
         let dice = self.ongoing.dice(toxic.id.toxic).ok_or("unknown")?;
         let scope = Scope { passed: self.passed, ..self.scope.clone() };
         match toxic.start(&scope, dice) {
@@ -111,7 +132,7 @@ pub(crate) fn concerns(toxic: &Armed, scope: &Scope) -> bool {
         }
 }
 
-impl Governor for BodyGovernor {
+impl Governor<Event> for BodyGovernor {
     fn has_changed(&self) -> bool {
         self.plan.has_changed()
     }
@@ -129,7 +150,7 @@ impl Governor for BodyGovernor {
         toxics.filter(|toxic| self.ongoing.strikes(&plan, toxic)).map(|toxic| toxic.id).collect()
     }
 
-    fn start(&mut self, id: StageId) -> Option<Box<dyn StreamFilter<Bytes>>> {
+    fn start(&mut self, id: StageId) -> Option<Lifted> {
         if let Some(ready) = self.ready.iter_mut().find(|(ready, _)| *ready == id) {
             return ready.1.take();
         }
@@ -143,6 +164,6 @@ impl Governor for BodyGovernor {
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {
-        self.ongoing.waited(id.toxic, wait);
+        self.waits.add(id.toxic, wait, || self.ongoing.waits(id.toxic));
     }
 }

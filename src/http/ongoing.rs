@@ -16,6 +16,7 @@ use crate::{
     connection::ConnectionShared,
     journal::{Attempt, Captured, Course, Record},
     link::{self, OpenStream, SocketControl},
+    metrics::Waits,
     plan::{Armed, Decisions, Plan},
     proxy::ProxyContext,
 };
@@ -276,15 +277,17 @@ impl Ongoing {
             () = over => true,
             () = gone => false,
         };
-        self.waited(id.toxic, began.elapsed());
+        if let Some(waits) = self.waits(id.toxic) {
+            waits.add(began.elapsed());
+        }
         to_its_end
     }
 
-    /// A toxic has held something for so long.
-    pub(crate) fn waited(&self, toxic: u64, wait: Duration) {
-        if let Some((_, kind)) = self.name_of(toxic) {
-            self.proxy.metrics.waited(&self.proxy.name, &kind, wait);
-        }
+    /// Where to count how long a toxic holds something.
+    pub(crate) fn waits(&self, toxic: u64) -> Option<Arc<Waits>> {
+        let made = self.made();
+        let kind = &made.decisions.given(toxic)?.toxic.spec.kind;
+        Some(self.proxy.metrics.waits(&self.proxy.name, kind))
     }
 
     /// What the request's body said came to light later.

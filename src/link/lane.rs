@@ -4,18 +4,18 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use aconite_toxics::{Moment, Pipeline, Step};
+use aconite_toxics::{Moment, Pipeline, Step, Weight};
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{Governor, timer::Timer};
 
-/// A pipeline of byte toxics that a [`Governor`] keeps up to date.
+/// A pipeline of toxics that a [`Governor`] keeps up to date.
 ///
 /// It does no I/O: whoever owns the stream pushes what arrives and sends what
 /// [`poll_next`](Self::poll_next) gives. All polling must come from one task.
-pub struct Lane<G> {
-    pipeline: Pipeline<Bytes>,
+pub struct Lane<G, T: Weight = Bytes> {
+    pipeline: Pipeline<T>,
     governor: G,
     timer: Timer,
     opened: Instant,
@@ -57,7 +57,7 @@ impl Drop for Held {
     }
 }
 
-impl<G: Governor> Lane<G> {
+impl<T: Weight, G: Governor<T>> Lane<G, T> {
     /// A lane with the toxics that the governor wants now. Moments count from `opened`.
     pub fn new(opened: Instant, governor: G) -> Self {
         let mut lane = Self {
@@ -120,14 +120,14 @@ impl<G: Governor> Lane<G> {
     }
 
     /// Puts in what arrives now. Nothing enters after an end.
-    pub fn push(&mut self, step: Step<Bytes>) {
+    pub fn push(&mut self, step: Step<T>) {
         let now = self.now();
         self.pipeline.push(now, step);
         self.held.set(self.pipeline.weight());
     }
 
     /// Gives the next step that is due; pending until then, and for ever if nothing waits for a moment.
-    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Step<Bytes>> {
+    pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Step<T>> {
         loop {
             let now = self.now();
             let due = self.pipeline.poll(now);
@@ -143,7 +143,7 @@ impl<G: Governor> Lane<G> {
     /// Gives a close or reset that is due, however many items are queued before it.
     ///
     /// To be asked instead of [`poll_next`](Self::poll_next) while the receiver takes nothing more.
-    pub fn poll_break(&mut self, cx: &mut Context<'_>) -> Poll<Step<Bytes>> {
+    pub fn poll_break(&mut self, cx: &mut Context<'_>) -> Poll<Step<T>> {
         loop {
             let now = self.now();
             let due = self.pipeline.break_is_due(now);

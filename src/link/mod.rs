@@ -28,13 +28,13 @@ pub use timer::Timer;
 
 use std::time::Duration;
 
-use aconite_toxics::{Report, StageId, StreamFilter};
+use aconite_toxics::{Report, StageId, StreamFilter, Weight};
 use bytes::Bytes;
 
-/// Decides which toxics act on a stream of bytes, now and after every change.
+/// Decides which toxics act on a stream of bytes, or of other items, now and after every change.
 ///
 /// The link asks; whoever knows proxies, matches and budgets answers.
-pub trait Governor: Send {
+pub trait Governor<T: Weight = Bytes>: Send {
     /// Whether the toxics may have changed since [`wanted`](Self::wanted) was last asked. Cheap: no waker is kept.
     fn has_changed(&self) -> bool;
 
@@ -45,7 +45,7 @@ pub trait Governor: Send {
     fn wanted(&mut self) -> Vec<StageId>;
 
     /// Starts one of them; `None` if it has nothing to do here.
-    fn start(&mut self, id: StageId) -> Option<Box<dyn StreamFilter<Bytes>>>;
+    fn start(&mut self, id: StageId) -> Option<Box<dyn StreamFilter<T>>>;
 
     /// One of them has something to say for the record.
     fn report(&mut self, id: StageId, report: Report);

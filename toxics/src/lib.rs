@@ -34,7 +34,7 @@ pub use dice::Dice;
 pub use exchange::{Decision, DeclaredLength, Ending, ExchangeFilter, Verdict};
 pub use host::{HostError, HostGlob, HostPort};
 pub use json_body::JsonBody;
-pub use lift::{Gather, OnEvents};
+pub use lift::{Gather, OnBytes, OnEvents};
 pub use matching::{Matcher, RequestFacts};
 pub use pipeline::{Pipeline, StageId};
 pub use position::{At, Share, Tracker};

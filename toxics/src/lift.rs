@@ -4,17 +4,18 @@ use bytes::{Bytes, BytesMut};
 
 use crate::{DocumentFilter, Moment, Schedule, StreamFilter};
 
-/// Lets an event filter act on the bytes of a streamed body.
+/// Lets an event filter act on a streamed body, of which some may have been cut into events already.
 ///
-/// Events that the filter leaves alone pass byte for byte.
+/// Filters in a row share the decoding: the first one cuts bytes into events, the others are given these and only keep
+/// their place, to go on by themselves should the first one be removed. Events that the filter leaves alone pass byte
+/// for byte.
 pub struct OnEvents {
     filter: Box<dyn StreamFilter<Event>>,
     decoder: Decoder,
-    out: Schedule<Event>,
     /// Follows the event that was under way when the filter joined; none from its end on.
     joining: Option<Meter>,
-    /// Follows what is sent, so that what the filter adds looks like it.
-    sent: Meter,
+    /// Why an event could not be given to the filter. It says more than what the filter says of the others.
+    missed: Option<&'static str>,
 }
 
 impl OnEvents {
@@ -31,90 +32,180 @@ impl OnEvents {
             None => Decoder::new(framing, max_event),
         };
         let joining = at.filter(|meter| !meter.at_boundary());
-        let sent = at.unwrap_or_else(|| Meter::new(framing));
-        Self { filter, decoder, out: Schedule::default(), joining, sent }
+        Self { filter, decoder, joining, missed: None }
     }
 
-    /// Hands what the filter has scheduled on as bytes.
-    fn hand_on(&mut self, out: &mut Schedule<Bytes>) {
-        out.adopt(&mut self.out, |event| {
-            let raw = event.raw_at(&self.sent);
-            self.sent.feed(&raw);
-            raw
-        });
+    fn tell(&self, out: &mut Schedule<Event>) {
+        if let Some(reason) = self.missed {
+            out.skip(reason);
+        }
     }
 
-    fn run(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        let (oversize, damaged) = (self.decoder.oversize(), self.decoder.damaged());
-        self.out.came = now;
-        while let Some(piece) = self.decoder.next() {
-            self.give(piece, now);
-        }
-        if self.decoder.oversize() > oversize {
-            out.skip("event_too_large");
-        }
-        if self.decoder.damaged() > damaged {
-            out.skip("event_damaged");
-        }
-        self.hand_on(out);
-    }
-
-    fn give(&mut self, piece: Event, now: Moment) {
+    fn give(&mut self, piece: Event, now: Moment, out: &mut Schedule<Event>) {
         let Some(meter) = &mut self.joining else {
-            if !self.out.is_over() {
-                self.filter.on_item(piece, now, &mut self.out);
+            if !out.is_over() {
+                self.filter.on_item(piece, now, out);
             }
             return;
         };
         meter.feed(piece.raw());
         let arrived = meter.at_boundary();
-        self.out.send(now, piece);
+        out.send(now, piece);
         if arrived {
             self.joining = None;
-            self.filter.on_start(now, &mut self.out);
+            self.filter.on_start(now, out);
         }
     }
 }
 
-impl StreamFilter<Bytes> for OnEvents {
-    fn on_start(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+impl StreamFilter<Event> for OnEvents {
+    fn on_start(&mut self, now: Moment, out: &mut Schedule<Event>) {
         if self.joining.is_none() {
-            self.filter.on_start(now, &mut self.out);
-            self.hand_on(out);
+            self.filter.on_start(now, out);
         }
     }
 
-    fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
-        self.decoder.push(item);
-        self.run(now, out);
-    }
-
-    fn on_end(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        if let Some(tail) = self.decoder.finish() {
-            self.give(tail, now);
-        }
-        if self.joining.is_none() {
-            self.filter.on_end(now, &mut self.out);
+    fn on_item(&mut self, item: Event, now: Moment, out: &mut Schedule<Event>) {
+        let (oversize, damaged) = (self.decoder.oversize(), self.decoder.damaged());
+        if item.is_undecoded() {
+            self.decoder.push(item.into_raw());
+            while let Some(piece) = self.decoder.next() {
+                self.give(piece, now, out);
+            }
         } else {
-            self.out.end(now);
+            if let Some(held) = self.decoder.follow(&item) {
+                self.give(held, now, out);
+            }
+            self.give(item, now, out);
         }
-        self.hand_on(out);
+        if self.decoder.oversize() > oversize {
+            self.missed = Some("event_too_large");
+        }
+        if self.decoder.damaged() > damaged {
+            self.missed = Some("event_damaged");
+        }
+        self.tell(out);
     }
 
-    fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        if let Some(tail) = self.decoder.finish() {
+            self.give(tail, now, out);
+        }
+        if self.joining.is_none() {
+            self.filter.on_end(now, out);
+        } else {
+            out.end(now);
+        }
+        self.tell(out);
+    }
+
+    fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.filter.on_wakeup(now, out);
+    }
+
+    fn on_stop(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        if self.joining.is_none() {
+            self.filter.on_stop(now, out);
+        }
+        if let Some(begun) = self.decoder.finish() {
+            out.send(now, Event::undecoded(begun.into_raw()));
+        }
+    }
+
+    fn hand_over(&mut self) -> Option<Decoder> {
+        Some(std::mem::take(&mut self.decoder))
+    }
+
+    fn take_over(&mut self, decoder: Decoder) {
+        self.joining = decoder.inside();
+        self.decoder = decoder;
+    }
+
+    fn capacity(&self) -> usize {
+        self.filter.capacity()
+    }
+
+    fn tally(&self) -> u64 {
+        self.filter.tally()
+    }
+
+    fn resume(&mut self, tally: u64) {
+        self.filter.resume(tally);
+    }
+}
+
+/// Lets a filter act on the bytes of a body, of which some may have been cut into events already.
+pub struct OnBytes {
+    filter: Box<dyn StreamFilter<Bytes>>,
+    out: Schedule<Bytes>,
+    /// Follows what the filter is given, in a stream of events.
+    at: Option<Meter>,
+    /// What a predecessor had taken of an event that was not whole.
+    begun: Option<Bytes>,
+}
+
+impl OnBytes {
+    /// Begins at the place that `at` has come to in a stream of events.
+    pub fn new(filter: Box<dyn StreamFilter<Bytes>>, at: Option<Meter>) -> Self {
+        Self { filter, out: Schedule::default(), at, begun: None }
+    }
+
+    fn give(&mut self, item: Event, now: Moment) {
+        if self.out.is_over() {
+            return;
+        }
+        let raw = match &mut self.at {
+            Some(at) => {
+                let raw = item.raw_at(at);
+                at.feed(&raw);
+                raw
+            }
+            None => item.into_raw(),
+        };
+        self.filter.on_item(raw, now, &mut self.out);
+    }
+}
+
+impl StreamFilter<Event> for OnBytes {
+    fn on_start(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.filter.on_start(now, &mut self.out);
+        if let Some(begun) = self.begun.take() {
+            self.give(Event::undecoded(begun), now);
+        }
+        out.adopt(&mut self.out, Event::undecoded);
+    }
+
+    fn on_item(&mut self, item: Event, now: Moment, out: &mut Schedule<Event>) {
+        self.give(item, now);
+        out.adopt(&mut self.out, Event::undecoded);
+    }
+
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.filter.on_end(now, &mut self.out);
+        out.adopt(&mut self.out, Event::undecoded);
+    }
+
+    fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Event>) {
         self.out.wake = None;
         self.filter.on_wakeup(now, &mut self.out);
-        self.hand_on(out);
+        out.adopt(&mut self.out, Event::undecoded);
     }
 
-    fn on_stop(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        if self.joining.is_none() {
-            self.filter.on_stop(now, &mut self.out);
-        }
-        self.hand_on(out);
-        if let Some(tail) = self.decoder.finish() {
-            out.send(now, tail.into_raw());
-        }
+    fn on_stop(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.filter.on_stop(now, &mut self.out);
+        out.adopt(&mut self.out, Event::undecoded);
+    }
+
+    fn take_over(&mut self, mut decoder: Decoder) {
+        self.begun = decoder.finish().map(Event::into_raw);
+    }
+
+    fn only_delays(&self) -> bool {
+        self.filter.only_delays()
+    }
+
+    fn changes_length(&self) -> bool {
+        self.filter.changes_length()
     }
 
     fn capacity(&self) -> usize {
@@ -188,3 +279,6 @@ impl StreamFilter<Bytes> for Gather {
         self.let_go(now, out);
     }
 }
+
+#[cfg(test)]
+mod tests;

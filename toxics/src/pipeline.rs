@@ -217,6 +217,9 @@ impl<T: Weight> Pipeline<T> {
     fn replace(&mut self, now: Moment, index: usize, id: StageId, mut filter: Box<dyn StreamFilter<T>>) {
         let Some(stage) = self.stages.get_mut(index) else { return };
         filter.resume(stage.filter.tally());
+        if let Some(decoder) = stage.filter.hand_over() {
+            filter.take_over(decoder);
+        }
         let hand_over = stage.filter.only_delays() && filter.only_delays();
         if !hand_over {
             stage.filter.on_stop(now, &mut stage.out);

@@ -5,6 +5,7 @@
 //! [`Pipeline`](crate::Pipeline) runs filters in a row.
 use std::{collections::VecDeque, time::Duration};
 
+use aconite_dialects::Decoder;
 use bytes::Bytes;
 
 /// Time since the connection opened, or since the exchange began.
@@ -24,6 +25,18 @@ pub enum Step<T> {
     Close,
     /// The whole connection breaks: an RST on TCP, RST_STREAM in HTTP/2.
     Reset,
+}
+
+impl<T> Step<T> {
+    /// The same step with another item.
+    pub fn map<U>(self, item: impl FnOnce(T) -> U) -> Step<U> {
+        match self {
+            Self::Item(it) => Step::Item(item(it)),
+            Self::End => Step::End,
+            Self::Close => Step::Close,
+            Self::Reset => Step::Reset,
+        }
+    }
 }
 
 /// How much of a buffer an item takes, in bytes.
@@ -91,6 +104,15 @@ pub trait StreamFilter<T: Weight>: Send {
     fn capacity(&self) -> usize {
         64 * 1024
     }
+
+    /// What it has taken of an event that is not whole yet, and where in the stream that is, for a successor with changed
+    /// attributes. It has it no longer then.
+    fn hand_over(&mut self) -> Option<Decoder> {
+        None
+    }
+
+    /// Goes on from what a predecessor [handed over](Self::hand_over). Called before [`on_start`](Self::on_start).
+    fn take_over(&mut self, _decoder: Decoder) {}
 
     /// What it has counted so far, for a successor with changed attributes.
     fn tally(&self) -> u64 {

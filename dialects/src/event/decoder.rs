@@ -12,7 +12,7 @@ use super::{Event, Framing, Meter, Piece, meter::Mark};
 ///
 /// A CR at the end of a chunk ends its line at once. If an LF follows after all, and the event is already out, that LF
 /// is a piece of its own and no event.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Decoder {
     meter: Meter,
     max_event: usize,
@@ -24,8 +24,9 @@ pub struct Decoder {
 }
 
 /// Whether the event under way passes in pieces, and why.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Passing {
+    #[default]
     No,
     /// Its beginning passed before the decoder was put in place.
     Begun,
@@ -53,6 +54,29 @@ impl Decoder {
         if !bytes.is_empty() {
             self.input.push_back(bytes);
         }
+    }
+
+    /// Follows a piece that another decoder has cut off, so that this one can take over behind it. The bytes that this
+    /// one holds, if it does, come before that piece and are given back: they are not the piece's beginning.
+    pub fn follow(&mut self, piece: &Event) -> Option<Event> {
+        let held = self.finish();
+        let before = self.meter.events();
+        self.meter.pass(piece);
+        if !piece.is_event() {
+            let ended = self.meter.events() > before;
+            self.oversize += u64::from(ended && self.passing == Passing::TooLarge);
+            self.passing = match self.passing {
+                _ if self.meter.at_boundary() => Passing::No,
+                Passing::No => Passing::TooLarge,
+                passing => passing,
+            };
+        }
+        held
+    }
+
+    /// Where it is in the stream, if that is inside an event whose beginning has passed.
+    pub fn inside(&self) -> Option<Meter> {
+        (self.passing != Passing::No).then_some(self.meter)
     }
 
     /// The next piece, if one is complete.
@@ -128,7 +152,7 @@ impl Decoder {
     }
 
     fn piece(&self, raw: Bytes, piece: Piece) -> Event {
-        Event { raw, framing: self.meter.framing(), piece, fresh: false }
+        Event::piece(self.meter.framing(), raw, piece)
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{Framing, line::LineEnd};
+use super::{Event, Framing, line::LineEnd};
 
 mod array;
 mod frames;
@@ -64,6 +64,21 @@ impl Meter {
             Scan::Lines(_) | Scan::Frames(_) => {}
         }
         meter
+    }
+
+    /// Takes a piece of the body. A whole event is not looked at again.
+    pub(super) fn pass(&mut self, piece: &Event) {
+        if !piece.is_event() {
+            self.feed(&piece.raw);
+            return;
+        }
+        self.events += 1;
+        self.tail = 0;
+        match &mut self.scan {
+            Scan::Lines(lines) => lines.pass_event(),
+            Scan::Array(array) => array.pass_element(),
+            Scan::Frames(frames) => *frames = Frames::default(),
+        }
     }
 
     /// Takes the next bytes of the body.

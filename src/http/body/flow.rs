@@ -7,6 +7,7 @@ use std::{
 };
 
 use aconite_api::model::{ExchangeEnd, How, Side};
+use aconite_dialects::Event;
 use aconite_toxics::Step;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -22,7 +23,7 @@ use crate::link::Lane;
 /// A body in motion.
 pub(crate) struct Flow {
     source: Option<Source>,
-    lane: Lane<BodyGovernor>,
+    lane: Lane<BodyGovernor, Event>,
     decoding: Option<Decoding>,
     trailers: Option<HeaderMap>,
     role: Role,
@@ -172,8 +173,11 @@ impl Flow {
                 continue;
             }
             match self.lane.poll_next(cx) {
-                Poll::Ready(Step::Item(bytes)) if bytes.is_empty() => {}
-                Poll::Ready(Step::Item(bytes)) => {
+                Poll::Ready(Step::Item(piece)) => {
+                    let bytes = self.lane.governor().raw(piece);
+                    if bytes.is_empty() {
+                        continue;
+                    }
                     let frame = self.passed(bytes);
                     self.wind_up(cx);
                     return Poll::Ready(Some(Ok(frame)));
@@ -186,7 +190,7 @@ impl Flow {
                 }
                 Poll::Pending if self.source.is_some() && self.lane.has_room() => {
                     let step = ready!(self.poll_source(cx));
-                    self.lane.push(step);
+                    self.lane.push(step.map(Event::undecoded));
                 }
                 Poll::Pending => return Poll::Pending,
             }
@@ -314,7 +318,7 @@ impl Flow {
     }
 
     /// The body ends; `None` if there is more to do.
-    fn end(&mut self, step: &Step<Bytes>, side: Side) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
+    fn end<T>(&mut self, step: &Step<T>, side: Side) -> Option<Option<Result<Frame<Bytes>, BodyError>>> {
         self.source = None;
         let how = match step {
             Step::Item(_) | Step::End => How::Clean,

@@ -1,11 +1,11 @@
 //! Plays a body through a toxic under test, and writes down what leaves and when.
-use aconite_dialects::{Dialect, Framing, Meter, Operation};
+use aconite_dialects::{Dialect, Event, Framing, Meter, Operation};
 use bytes::Bytes;
 use http::{request, response};
 use serde_json::Value;
 
 use crate::{
-    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, NEVER, OnEvents,
+    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, NEVER, OnBytes, OnEvents,
     Pipeline, Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
 };
 
@@ -32,7 +32,9 @@ pub(crate) fn check<T: Toxic>(attributes: Value) -> Result<(), String> {
 }
 
 pub(crate) struct Play {
-    pipeline: Pipeline<Bytes>,
+    pipeline: Pipeline<Event>,
+    /// Follows what leaves, if that is a stream of events.
+    sent: Option<Meter>,
     log: Vec<(u64, Step<Bytes>)>,
     report: Report,
 }
@@ -41,18 +43,22 @@ const STAGE: StageId = StageId { toxic: 1, revision: 0 };
 
 impl Play {
     pub(crate) fn new<T: Toxic>(attributes: Value, scope: &Scope) -> Self {
-        Self::with(filter::<T>(attributes, scope, None), 0)
+        let sent = match scope.body {
+            BodyForm::Events(framing) => Some(Meter::new(framing)),
+            _ => None,
+        };
+        Self::with(filter::<T>(attributes, scope, None), 0, sent)
     }
 
     /// The toxic joins a stream on its way.
     pub(crate) fn joining<T: Toxic>(attributes: Value, scope: &Scope, now: u64, at: Meter) -> Self {
-        Self::with(filter::<T>(attributes, scope, Some(at)), now)
+        Self::with(filter::<T>(attributes, scope, Some(at)), now, Some(at))
     }
 
-    fn with(filter: Box<dyn StreamFilter<Bytes>>, now: u64) -> Self {
+    fn with(filter: Box<dyn StreamFilter<Event>>, now: u64, sent: Option<Meter>) -> Self {
         let mut pipeline = Pipeline::default();
         pipeline.append(ms(now), STAGE, filter);
-        let mut play = Self { pipeline, log: Vec::new(), report: Report::default() };
+        let mut play = Self { pipeline, sent, log: Vec::new(), report: Report::default() };
         play.until(now);
         play
     }
@@ -63,7 +69,7 @@ impl Play {
 
     pub(crate) fn push_step(&mut self, now: u64, step: Step<Bytes>) {
         self.until(now);
-        self.pipeline.push(ms(now), step);
+        self.pipeline.push(ms(now), step.map(Event::undecoded));
         self.until(now);
     }
 
@@ -93,6 +99,12 @@ impl Play {
             let at = self.pipeline.next_wakeup().unwrap_or(NEVER).min(ms(now));
             let mut took = false;
             while let Some(step) = self.pipeline.poll(at) {
+                let step = step.map(|event| {
+                    let Some(sent) = &mut self.sent else { return event.into_raw() };
+                    let raw = event.raw_at(sent);
+                    sent.feed(&raw);
+                    raw
+                });
                 self.log.push((u64::try_from(at.as_millis()).unwrap(), step));
                 took = true;
             }
@@ -146,19 +158,21 @@ impl Play {
     }
 }
 
-fn filter<T: Toxic>(attributes: Value, scope: &Scope, at: Option<Meter>) -> Box<dyn StreamFilter<Bytes>> {
+fn filter<T: Toxic>(attributes: Value, scope: &Scope, at: Option<Meter>) -> Box<dyn StreamFilter<Event>> {
     let body = match instance::<T>(attributes, scope) {
         Instance::Body(body) => body,
         Instance::Exchange(mut exchange) => exchange.body(scope).expect("the toxic acts on the body"),
         _ => panic!("the toxic does not act on the body"),
     };
     match (body, scope.body) {
-        (BodyFilter::Bytes(filter), _) => filter,
+        (BodyFilter::Bytes(filter), _) => Box::new(OnBytes::new(filter, at)),
         (BodyFilter::Events(filter), BodyForm::Events(framing)) => {
             Box::new(OnEvents::new(filter, framing, 1 << 20, at))
         }
         (BodyFilter::Events(_), _) => panic!("no events here"),
-        (BodyFilter::Document(filter), _) => Box::new(Gather::new(filter, 1 << 20)),
+        (BodyFilter::Document(filter), _) => {
+            Box::new(OnBytes::new(Box::new(Gather::new(filter, 1 << 20)), None))
+        }
     }
 }
 

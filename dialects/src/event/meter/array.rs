@@ -55,6 +55,12 @@ impl Array {
         self.place = Place::Opened;
     }
 
+    /// A whole element passes.
+    pub(super) fn pass_element(&mut self) {
+        self.place = Place::Between;
+        self.separator_open = false;
+    }
+
     pub(super) fn step(&mut self, bytes: &[u8]) -> (usize, Option<Mark>) {
         let mut at = 0;
         while let Some(byte) = bytes.get(at) {

@@ -32,6 +32,11 @@ impl Lines {
         self.end
     }
 
+    /// A whole event passes.
+    pub(super) fn pass_event(&mut self) {
+        *self = Self { started: true, end: self.end, ..Self::default() };
+    }
+
     #[inline]
     pub(super) fn step_sse(&mut self, bytes: &[u8], at_boundary: bool) -> (usize, Option<Mark>) {
         let mut at = 0;

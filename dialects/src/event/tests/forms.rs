@@ -145,7 +145,7 @@ fn an_exception_is_an_event_that_is_a_failure() {
     let frame = Event::aws_exception("throttlingException", b"{\"message\":\"slow down\"}");
     assert_eq!(frame.name().as_deref(), Some("throttlingException"));
     assert!(frame.is_event() && frame.is_aws_failure());
-    assert!(crate::Shape::UNKNOWN.is_failure(&frame));
+    assert!(Shape::UNKNOWN.is_failure(&frame));
 }
 
 fn three_frames() -> [Vec<u8>; 3] {

@@ -1,5 +1,6 @@
 //! What the decoder gives, and what an event is made of.
 use super::*;
+use crate::{Dialect, Operation};
 
 #[test]
 fn what_lies_between_events_is_told_from_parts_of_one() {
@@ -63,4 +64,27 @@ fn a_fresh_event_decodes_to_itself() {
     assert_eq!(decode(&[event.raw()]), [event]);
     assert_eq!(Event::new(Framing::Ndjson, None, b"{\n}").raw(), "{ }\n");
     assert_eq!(Event::new(Framing::Sse, None, b"").raw(), "data: \n\n");
+}
+
+#[test]
+fn an_event_keeps_what_was_found_out_about_it() {
+    let event = Event::new(Framing::Sse, None, b"{}");
+    let asked = std::cell::Cell::new(0);
+    let ask = |event: &Event, shape, question, is| {
+        event.answer(shape, question, || {
+            asked.set(asked.get() + 1);
+            is
+        })
+    };
+    let chat = Shape::of(Some(Dialect::OpenAi), Some(Operation::Chat));
+    let gemini = Shape::of(Some(Dialect::Gemini), Some(Operation::Chat));
+    for _ in 0..10 {
+        assert!(ask(&event, chat, Question::Content, true));
+        assert!(!ask(&event, chat, Question::Usage, false));
+        assert!(ask(&event.clone(), chat, Question::Content, true));
+    }
+    assert_eq!(asked.get(), 2);
+    assert!(!ask(&event, gemini, Question::Content, false), "in another shape it is another thing");
+    assert!(!ask(&event.with_data(b"[]"), gemini, Question::Content, false), "so it is with other data");
+    assert_eq!(asked.get(), 4);
 }
