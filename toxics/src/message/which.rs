@@ -92,19 +92,21 @@ impl Pick {
         can: impl FnOnce(&Event) -> bool,
     ) -> Option<Dice> {
         let candidate = self.which.covers(piece, self.shape) && can(piece);
-        let mut dice = self.dice.split(self.events);
+        let number = self.events;
         self.events += u64::from(piece.is_event());
         self.met |= candidate;
-        let chosen = match &mut self.by {
+        match &mut self.by {
             By::Place { tracker, done } => {
                 let chosen = candidate && !*done && tracker.reached(now);
                 tracker.pass(piece);
                 *done |= chosen;
-                chosen
+                chosen.then(|| self.dice.split(number))
             }
-            By::Rate(rate) => candidate && dice.happens(*rate),
-        };
-        chosen.then_some(dice)
+            By::Rate(rate) => {
+                let mut dice = candidate.then(|| self.dice.split(number))?;
+                dice.happens(*rate).then_some(dice)
+            }
+        }
     }
 
     /// Says at the end of the stream why nothing was chosen, unless only the dice said so.
