@@ -313,7 +313,7 @@ impl Flow {
             self.lane.push(Step::End);
         }
         if matches!(self.lane.poll_next(cx), Poll::Ready(Step::End)) {
-            self.end(&Step::End, Side::Upstream);
+            self.end(&Step::<Event>::End, Side::Upstream);
         }
     }
 
