@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    Cause, Decoder, Dialect, Event, Framing, Operation, Shape,
+    Cause, Decoder, Dialect, Event, Framing, MediaType, Operation, Shape,
     json::{Document, Kind, Node},
     named::named,
     provider::Provider,
@@ -131,7 +131,7 @@ pub struct Response<'a> {
 pub fn classify(dialect: Option<Dialect>, operation: Option<Operation>, response: &Response<'_>) -> Outcome {
     let content_type = (response.header)("content-type").unwrap_or_default();
     let is_success = (200..300).contains(&response.status);
-    if is_success && let Some(framing) = Framing::of_content_type(content_type) {
+    if is_success && let Some(framing) = Framing::of_media_type(MediaType::of(content_type)) {
         return stream(dialect, operation, framing, response.body);
     }
     let is_api = dialect.is_some() || operation.is_some();
