@@ -5,7 +5,7 @@ use std::{
 };
 
 use aconite_dialects::{
-    Dialect, MediaType, Operation,
+    Dialect, Operation,
     form::{Head, Response},
     json,
 };
@@ -143,11 +143,6 @@ pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
 /// The content type, if it is text.
 fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::CONTENT_TYPE)?.to_str().ok()
-}
-
-/// Whether a body is a message of gRPC.
-pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    content_type(headers).is_some_and(|value| MediaType::of(value).is_with_any_suffix("application/grpc"))
 }
 
 /// The length that a head announces.

@@ -1,4 +1,5 @@
 //! Headers that belong to one hop, or to the proxy itself.
+use aconite_dialects::MediaType;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// The request headers that are for the proxy alone begin so.
@@ -89,8 +90,7 @@ fn accepts_trailers(headers: &HeaderMap) -> bool {
 /// Whether a message is gRPC's, by its media type (gRPC over HTTP/2, "Content-Type").
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/grpc" || essence.starts_with("application/grpc+")
+    MediaType::of(value).is_with_any_suffix("application/grpc")
 }
 
 /// One Cookie header: HTTP/2 may split it, HTTP/1 may not (RFC 9113, section 8.2.3).

@@ -11,7 +11,7 @@ use super::{
     super::{
         body::{Body, Flow, Gate, Source},
         coding::Coded,
-        facts::{Said, body_form, content_length, is_grpc},
+        facts::{Said, body_form, content_length},
         framing,
         governor::{BodyGovernor, concerns},
         headers::{self, Hop},
