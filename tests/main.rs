@@ -38,6 +38,8 @@ mod json_cases;
 mod cjk_cases;
 // Real bug reports about streams of events.
 mod sse_cases;
+// Streams that are JSON arrays and AWS event streams.
+mod stream_forms;
 // Origins, raw clients, running proxies.
 mod support;
 // Upstreams that cannot be reached, or that have moved.
