@@ -1,5 +1,10 @@
 //! What event toxics that have nothing to do cost an event, alone and in a row. `cargo bench -p aconite-toxics`.
-#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its figures")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a benchmark measures time and prints its figures"
+)]
 use std::{hint::black_box, time::Instant};
 
 use aconite_dialects::{Dialect, Event, Framing, Operation};
