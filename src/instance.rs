@@ -5,7 +5,7 @@ mod journal_file;
 use std::{collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use aconite_api::{
-    Client, Control, ControlError,
+    Client, Control, ControlError, check_proxy,
     model::{Apply, Change, ProxySpec},
 };
 use aconite_toxics::Catalogue;
@@ -177,6 +177,9 @@ impl Aconite {
     /// # Errors
     /// The first thing that does not hold; then nothing has changed.
     pub async fn apply(&self, proxies: Vec<ProxySpec>) -> Result<Vec<Change>, ControlError> {
+        for (index, proxy) in proxies.iter().enumerate() {
+            check_proxy(proxy, &format!("proxies[{index}]."))?;
+        }
         self.supervisor.apply(Apply { proxies, prune: true, dry_run: false }).await
     }
 
@@ -189,6 +192,13 @@ impl Aconite {
         }
         if let Some(journal) = self.journal.take() {
             journal.finish().await;
+        }
+    }
+
+    /// Opens the journal's file again, for tools that rotate it; answers when what comes is written to the new file.
+    pub(crate) async fn reopen_journal(&self) {
+        if let Some(journal) = &self.journal {
+            journal.reopen().await;
         }
     }
 
@@ -207,5 +217,5 @@ impl Drop for Aconite {
 pub(crate) fn dry_supervisor() -> Result<Arc<Supervisor>, StartError> {
     let authority = Arc::new(Authority::in_memory()?);
     let shared = Shared::new(0, Catalogue::default(), authority, Terminator::new()?, Outlets::default(), 0)?;
-    Ok(Supervisor::new(shared, true, true))
+    Ok(Supervisor::new(shared, true, true, None))
 }

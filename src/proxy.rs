@@ -1,6 +1,7 @@
 //! A proxy: what its connections share, and how they are served.
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -20,7 +21,7 @@ use crate::{
     link::{self, Counters, Lane},
     metrics::SharedMetrics,
     supervisor::Shared,
-    tls,
+    tls::{self, files::FromFiles},
 };
 
 mod listening;
@@ -68,8 +69,8 @@ pub(crate) enum Kind {
 /// The certificate that an `http` proxy shows to its clients.
 #[derive(Clone)]
 pub(crate) enum ServerLeaf {
-    /// Read from files.
-    Fixed(Arc<rustls::sign::CertifiedKey>),
+    /// Read from files, and again when they change.
+    Read(Arc<FromFiles<rustls::sign::CertifiedKey>>),
     /// Minted by the local CA for the name that the client asks for, else for the address that it connected to.
     Minted,
 }
@@ -262,9 +263,14 @@ pub(crate) fn kind(spec: &ProxySpec) -> Result<Kind, (&'static str, String)> {
 
 fn server_leaf(files: &aconite_api::model::ServerTls) -> Result<ServerLeaf, String> {
     match (&files.cert, &files.key) {
-        (Some(cert), Some(key)) => tls::identity::read(cert.as_ref(), key.as_ref())
-            .map(ServerLeaf::Fixed)
-            .map_err(|error| tls::with_causes(&error)),
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (PathBuf::from(cert), PathBuf::from(key));
+            let files = vec![cert.clone(), key.clone()];
+            let read = move || tls::identity::read(&cert, &key);
+            FromFiles::read(files, read, |error| tls::with_causes(error))
+                .map(|files| ServerLeaf::Read(Arc::new(files)))
+                .map_err(|error| tls::with_causes(&error))
+        }
         (None, None) => Ok(ServerLeaf::Minted),
         _ => Err("`cert` and `key` go together".to_owned()),
     }

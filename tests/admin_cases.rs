@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use aconite::{
     Aconite,
     client::ClientError,
-    model::{Apply, ProxySpec, UpstreamTls},
+    model::{Apply, ProxySpec, ServerTls, UpstreamTls},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,8 +15,9 @@ use tokio::{
 };
 
 use crate::{
-    cli_support::{Server, file, printed},
+    cli_support::{Server, aconite, file, printed, request, stderr},
     support::{GUARD, Origin},
+    tls_support::{Identity, TlsOrigin, ask, name, trusting},
     tox_cases::call,
 };
 
@@ -180,4 +181,227 @@ fn r2_19_a_free_port_stays_and_the_port_file_stays_true() {
         assert!(std::time::Instant::now() < deadline, "{moved}: {}", written());
         std::thread::yield_now();
     }
+}
+
+/// An `http` proxy whose TLS files are these.
+fn with_files(upstream: &TlsOrigin, files: &std::path::Path) -> ProxySpec {
+    let path = |name: &str| Some(files.join(name).to_str().unwrap().to_owned());
+    ProxySpec {
+        name: "p".to_owned(),
+        upstream: upstream.url(),
+        tls: Some(ServerTls { cert: path("cert.pem"), key: path("key.pem") }),
+        upstream_tls: Some(UpstreamTls {
+            ca: path("ca.pem"),
+            client_cert: path("client.pem"),
+            client_key: path("client-key.pem"),
+            ..UpstreamTls::default()
+        }),
+        ..ProxySpec::default()
+    }
+}
+
+/// The status that a client gets which trusts this certificate alone; `None` if it does not trust the proxy.
+async fn status_for(address: SocketAddr, trusted: &Identity) -> Option<String> {
+    let stream = TcpStream::connect(address).await.unwrap();
+    let client = trusting([trusted.certificate.clone()], &[]);
+    let mut stream = client.connect(name("localhost"), stream).await.ok()?;
+    let answer = ask(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    answer.split(' ').nth(1).map(str::to_owned)
+}
+
+#[tokio::test]
+async fn a_13_files_are_read_again_by_apply_and_by_create() {
+    let files = TempDir::new().unwrap();
+    let put = |from: &Identity, cert: &str, key: &str| {
+        std::fs::copy(from.cert_file(), files.path().join(cert)).unwrap();
+        if !key.is_empty() {
+            std::fs::copy(from.key_file(), files.path().join(key)).unwrap();
+        }
+    };
+    let (own, renewed) = (Identity::of(&["localhost"]), Identity::of(&["localhost"]));
+    let (upstream, stranger) = (Identity::of(&["localhost"]), Identity::of(&["localhost"]));
+    let (client, next_client) = (Identity::of(&["client"]), Identity::of(&["client"]));
+    let origin = TlsOrigin::running(upstream.server(&[b"http/1.1"], &[&client, &next_client]), |_| {
+        "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned()
+    })
+    .await;
+    put(&own, "cert.pem", "key.pem");
+    put(&stranger, "ca.pem", "");
+    put(&client, "client.pem", "client-key.pem");
+    let aconite = Aconite::builder().proxy(with_files(&origin, files.path())).start().await.unwrap();
+    let address = aconite.proxy_address("p").unwrap();
+    assert_eq!(status_for(address, &own).await.as_deref(), Some("502"), "the upstream is not trusted");
+    put(&upstream, "ca.pem", "");
+    put(&renewed, "cert.pem", "key.pem");
+    put(&next_client, "client.pem", "client-key.pem");
+    assert_eq!(apply(&aconite, vec![with_files(&origin, files.path())]).await.unwrap(), json!([]));
+    assert_eq!(status_for(address, &own).await, None, "the old certificate is not served any more");
+    assert_eq!(status_for(address, &renewed).await.as_deref(), Some("200"));
+    assert_eq!(origin.asked()[0].client.as_ref(), Some(&next_client.certificate));
+    // A broken file is refused, and what was read before stays in use.
+    std::fs::write(files.path().join("ca.pem"), "nothing").unwrap();
+    let Err(ClientError::Refused(problem)) = apply(&aconite, vec![with_files(&origin, files.path())]).await
+    else {
+        panic!("a broken file was applied")
+    };
+    assert_eq!(problem.path.as_deref(), Some("proxies[0].upstream_tls"), "{problem:?}");
+    assert_eq!(status_for(address, &renewed).await.as_deref(), Some("200"));
+    // Deleted and created again.
+    put(&stranger, "ca.pem", "");
+    aconite.client().delete_proxy("p").await.unwrap();
+    aconite.client().create_proxy(&with_files(&origin, files.path())).await.unwrap();
+    let address = aconite.proxy_address("p").unwrap();
+    assert_eq!(status_for(address, &renewed).await.as_deref(), Some("502"));
+}
+
+/// Without a word to the server.
+#[tokio::test]
+async fn a_13_changed_files_are_noticed_within_a_second_or_so() {
+    let files = TempDir::new().unwrap();
+    let (own, renewed) = (Identity::of(&["localhost"]), Identity::of(&["localhost"]));
+    let put = |from: &Identity| {
+        std::fs::copy(from.cert_file(), files.path().join("cert.pem")).unwrap();
+        std::fs::copy(from.key_file(), files.path().join("key.pem")).unwrap();
+    };
+    let origin = TlsOrigin::running(own.server(&[b"http/1.1"], &[]), |_| String::new()).await;
+    put(&own);
+    let spec = ProxySpec { upstream_tls: None, ..with_files(&origin, files.path()) };
+    let aconite = Aconite::builder().proxy(spec).start().await.unwrap();
+    let address = aconite.proxy_address("p").unwrap();
+    put(&renewed);
+    let deadline = tokio::time::Instant::now() + GUARD;
+    while status_for(address, &renewed).await.is_none() {
+        assert!(tokio::time::Instant::now() < deadline, "the new certificate is never served");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[test]
+fn a_16_a_switch_that_was_turned_off_is_off_after_a_crash() {
+    let data = TempDir::new().unwrap();
+    let start = |admin: &str| {
+        let home = TempDir::new().unwrap();
+        let mut command = aconite(home.path());
+        command.args(["serve", "--admin", admin, "--data-dir", data.path().to_str().unwrap()]);
+        Server::from(command, home)
+    };
+    let status = |server: &Server| printed(&server.run(&["chaos", "status"]));
+    // Killed when it is dropped.
+    let first = start("127.0.0.1:0");
+    printed(&first.run(&["chaos", "off", "--reason", "incident 7"]));
+    drop(first);
+    let second = start("127.0.0.1:0");
+    second.logged("the kill switch was left off");
+    let told = status(&second);
+    assert!(told.starts_with("chaos is off") && told.contains("incident 7"), "{told}");
+    assert!(status(&start("[::1]:0")).starts_with("chaos is on"), "another server has a switch of its own");
+    printed(&second.run(&["chaos", "on"]));
+    drop(second);
+    assert!(status(&start("127.0.0.1:0")).starts_with("chaos is on"));
+}
+
+#[test]
+fn a_16_sighup_opens_the_journal_again() {
+    let upstream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let home = TempDir::new().unwrap();
+    let text = format!(
+        "proxies:\n  - {{name: a, listen: '127.0.0.1:0', upstream: 'http://{}'}}\n",
+        upstream.local_addr().unwrap()
+    );
+    let config = file(home.path(), "a.yaml", &text);
+    let (journal, rotated) = (home.path().join("journal.ndjson"), home.path().join("journal.1"));
+    let server = Server::start(&["-c", config.to_str().unwrap(), "--journal", journal.to_str().unwrap()]);
+    drop(upstream);
+    let exchange = |path: &str| assert_eq!(request(server.proxy("a"), "GET", path, "").0, 502);
+    let written = |path: &std::path::Path, text: &str| {
+        let deadline = std::time::Instant::now() + GUARD;
+        while !std::fs::read_to_string(path).unwrap_or_default().contains(text) {
+            assert!(std::time::Instant::now() < deadline, "{text} is not in {}", path.display());
+            std::thread::yield_now();
+        }
+    };
+    exchange("/before");
+    written(&journal, "/before");
+    std::fs::rename(&journal, &rotated).unwrap();
+    server.signal("HUP");
+    server.logged("the configuration was read again");
+    exchange("/after");
+    written(&journal, "/after");
+    assert!(!std::fs::read_to_string(&rotated).unwrap().contains("/after"));
+}
+
+#[test]
+fn a_15_a_pipe_as_the_journal_does_not_hang_the_start() {
+    let home = TempDir::new().unwrap();
+    let pipe = home.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for reader in [false, true] {
+        // With a reader the open itself would not wait, but every write could.
+        let _reader = reader.then(|| std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
+        let output = aconite(home.path())
+            .args(["serve", "--admin", "127.0.0.1:0", "--journal", pipe.to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        assert!(stderr(&output).contains("it is a pipe"), "{}", stderr(&output));
+    }
+}
+
+#[tokio::test]
+async fn a_15_names_that_no_url_can_address_are_refused() {
+    let aconite = Aconite::builder().start().await.unwrap();
+    let proxy = |name: &str| json!({"name": name, "upstream": "127.0.0.1:1"}).to_string();
+    let toxic = |name: &str| json!({"name": name, "type": "timeout"}).to_string();
+    assert_eq!(call(&aconite, "POST", "/proxies", &proxy("p")).await.0, 201);
+    for name in [".", ".."] {
+        for root in ["", "/v1"] {
+            let (status, body) = call(&aconite, "POST", &format!("{root}/proxies"), &proxy(name)).await;
+            assert_eq!(status, 400, "{root} {name}: {body}");
+            let (status, body) =
+                call(&aconite, "POST", &format!("{root}/proxies/p/toxics"), &toxic(name)).await;
+            assert_eq!(status, 400, "{root} {name}: {body}");
+            assert!(body.contains("no URL could address it"), "{body}");
+        }
+    }
+    // Others work, however odd they are.
+    for (name, segment) in
+        [("...", "..."), (".a", ".a"), ("a/..", "a%2F.."), ("%2e", "%252e"), ("?#", "%3F%23")]
+    {
+        assert_eq!(call(&aconite, "POST", "/proxies", &proxy(name)).await.0, 201, "{name}");
+        let (status, body) = call(&aconite, "GET", &format!("/proxies/{segment}"), "").await;
+        assert_eq!(status, 200, "{name}: {body}");
+        assert_eq!(call(&aconite, "DELETE", &format!("/proxies/{segment}"), "").await.0, 204, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn r2_30_changes_are_answered_as_toxiproxy_answers_them() {
+    let aconite = Aconite::builder().start().await.unwrap();
+    let create = r#"{"name":"p","listen":"127.0.0.1:0","upstream":"127.0.0.1:1","enabled":false}"#;
+    assert_eq!(call(&aconite, "POST", "/proxies", create).await.0, 201);
+    let before = call(&aconite, "GET", "/proxies/p", "").await;
+    for (listen, words) in [
+        ("bogus", "address bogus: missing port in address"),
+        ("127.0.0.1:99999", "address 99999: invalid port"),
+    ] {
+        let body = json!({"listen": listen}).to_string();
+        let (status, answer) = call(&aconite, "POST", "/proxies/p", &body).await;
+        assert_eq!(status, 500, "{answer}");
+        assert!(answer.contains(&format!("\"error\":\"{words}\"")), "{answer}");
+        assert_eq!(call(&aconite, "PATCH", "/v1/proxies/p", &body).await.0 / 100, 4);
+    }
+    assert_eq!(call(&aconite, "GET", "/proxies/p", "").await, before);
+    // A name that resolves is kept as it was written.
+    let (status, body) = call(&aconite, "POST", "/proxies/p", r#"{"listen":"localhost:55555"}"#).await;
+    assert!(status == 200 && body.contains("\"listen\":\"localhost:55555\""), "{body}");
+    let (status, body) = call(&aconite, "PATCH", "/proxies/p", r#"{"upstream":""}"#).await;
+    assert!(status == 200 && body.contains("\"upstream\":\"\""), "{body}");
+    assert_eq!(call(&aconite, "PATCH", "/v1/proxies/p", r#"{"upstream":""}"#).await.0, 400);
+    let (status, body) =
+        call(&aconite, "POST", "/proxies/p", r#"{"enabled":true,"listen":"127.0.0.1:0"}"#).await;
+    assert_eq!(status, 200, "{body}");
+    // There is nothing behind it.
+    let mut client = TcpStream::connect(aconite.proxy_address("p").unwrap()).await.unwrap();
+    let ended = timeout(GUARD, client.read_u8()).await.unwrap();
+    assert!(ended.is_err(), "{ended:?}");
 }

@@ -21,7 +21,7 @@ pub struct Security {
 #[derive(Clone, Debug)]
 enum Access {
     Open,
-    /// Open under any host name, unless a browser asks.
+    /// Open under any host name, unless a browser sent the request.
     AnyHost,
     Token(Token),
     Closed,
@@ -68,7 +68,7 @@ impl Security {
         }
         let access = if is_v1(path) { &self.v1 } else { &self.root };
         let host = host(uri, headers, version)?;
-        let from_browser = headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
+        let from_browser = is_from_browser(headers);
         if let Some(host) = &host
             && (from_browser || !matches!(access, Access::AnyHost))
             && !self.knows(host.host())
@@ -128,6 +128,15 @@ fn host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<Option<Autho
         (None, _) => Err(bad("there is no Host header")),
         (Some(_), Some(_)) => Err(bad("there are several Host headers")),
     }
+}
+
+/// Whether a browser sent the request, by fields that a page's scripts can neither set nor leave out. A read that a page
+/// makes under a rebound name over plain HTTP has neither `origin` nor fetch metadata, but always the languages of its
+/// user. Node sends `accept-language: *` and `sec-fetch-mode`.
+fn is_from_browser(headers: &HeaderMap) -> bool {
+    let languages = headers.get(header::ACCEPT_LANGUAGE).is_some_and(|languages| languages != "*");
+    let sent = |name| headers.contains_key(name);
+    languages || sent("origin") || sent("sec-fetch-site") || sent("sec-fetch-dest")
 }
 
 /// Whether a browser says that the request comes from a page of another origin. Of the fetch headers only
@@ -252,7 +261,10 @@ mod tests {
                 admit(&security, &Method::POST, "/populate", &[host, ("sec-fetch-mode", "cors")]),
                 200
             );
-            // A page that has rebound its name is of the same origin; the name gives it away.
+            // Node's fetch, which is no browser.
+            let node = [host, ("accept-language", "*"), ("sec-fetch-mode", "cors")];
+            assert_eq!(admit(&security, &Method::GET, "/proxies", &node), 200);
+            // A page that has rebound its name is of the same origin; the name gives it away, for reads too.
             let origin = ("origin", "http://toxiproxy:8474");
             assert_eq!(admit(&security, &Method::POST, "/populate", &[host, origin]), 403);
         }
@@ -263,6 +275,19 @@ mod tests {
         assert_eq!(v1(&with_token, &[local]), 401);
         assert_eq!(v1(&with_token, &[local, ("authorization", "Bearer t")]), 200);
         assert_eq!(v1(&with_token, &[host, ("authorization", "Bearer t")]), 403);
+    }
+
+    #[test]
+    fn a_16_in_toxiproxy_s_place_a_page_of_a_rebound_name_reads_nothing() {
+        let security = Security::drop_in(None);
+        let languages = ("accept-language", "en-GB,en;q=0.9");
+        for page in [languages, ("sec-fetch-site", "same-origin"), ("sec-fetch-dest", "empty")] {
+            for path in ["/proxies", "/version", "/metrics", "/"] {
+                let read = |host| admit(&security, &Method::GET, path, &[("host", host), page]);
+                assert_eq!(read("evil.test:8474"), 403, "{page:?} {path}");
+                assert_eq!((read("localhost:8474"), read("127.0.0.1:8474")), (200, 200), "{page:?} {path}");
+            }
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use axum::{
     routing::{MethodFilter, any, get, on, post},
 };
 use bytes::Bytes;
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ pub(crate) use failure::Failure;
 /// The version of Toxiproxy that this behaves as; clients compare it.
 const VERSION: &str = "{\"version\": \"2.12.0\"}\n";
 
-/// The routes. HEAD is refused as Toxiproxy refuses it: axum would take it for GET.
+/// The routes. HEAD is refused as Toxiproxy refuses it: axum would take it for GET, and list it in `allow`.
 pub(crate) fn router<C: Control>() -> Router<Arc<C>> {
     let no_head = || on(MethodFilter::HEAD, method_not_allowed);
     Router::new()
@@ -53,6 +53,19 @@ pub(crate) fn router<C: Control>() -> Router<Arc<C>> {
         .route("/reset", post(reset))
         .route("/version", get(version).merge(no_head()))
         .route("/metrics", any(metrics))
+}
+
+/// Takes HEAD out of the methods that a refusal lists.
+pub(crate) async fn allow_no_head(mut response: Response) -> Response {
+    let listed =
+        response.headers().get(header::ALLOW).filter(|_| response.status() == StatusCode::METHOD_NOT_ALLOWED);
+    if let Some(listed) = listed.and_then(|listed| listed.to_str().ok()) {
+        let methods: Vec<_> = listed.split(',').filter(|method| *method != "HEAD").collect();
+        if let Ok(allow) = HeaderValue::try_from(methods.join(",")) {
+            response.headers_mut().insert(header::ALLOW, allow);
+        }
+    }
+    response
 }
 
 /// A path that there is, with a method that it hasn't.

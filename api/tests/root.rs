@@ -57,6 +57,9 @@ async fn misses_are_json_and_carry_no_request_id() {
     }
     for path in ["/proxies", "/proxies/p", "/proxies/p/toxics", "/version"] {
         assert_eq!(app.call("HEAD", path, "").await.status, 405, "{path}");
+        let refused = app.call("PUT", path, "").await;
+        let allow = refused.header("allow").unwrap_or_default();
+        assert!(allow.contains("GET") && !allow.contains("HEAD"), "{path}: {allow}");
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
 const IN_TOXIPROXY_S_PLACE: &str = "\
 With --host or --port, or any of Toxiproxy's flags written with one dash (-host=0.0.0.0 -config=/x.json), Aconite stands in \
 Toxiproxy's place: the routes at the API's root are open on the given address, /v1 still needs the token, and a \
-configuration that does not hold is logged and left out. SIGHUP reads the configuration again, all or nothing. SIGTERM \
+configuration that does not hold is logged and left out. SIGHUP reads the configuration again, all or nothing, and opens the journal file again. SIGTERM \
 lets exchanges and connections in use end within 8 s, or the `drain` of the configuration, and closes idle connections after \
 1 s; in Toxiproxy's place all are closed at once. A second signal ends the process at once.";
 
@@ -107,7 +107,8 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
         (file, _) => remote::token(file.as_deref())?,
     };
     let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let mut builder = Aconite::builder().config(config).drop_in(drop_in).workers(workers).finished(finished);
+    let builder = Aconite::builder().config(config).drop_in(drop_in).workers(workers);
+    let mut builder = builder.finished(finished).keeps_switch(true);
     if let Some(token) = token {
         builder = builder.token(token);
     }
@@ -131,10 +132,13 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
         };
         match wish {
             Wish::Stop => break,
-            Wish::Reload => match &args.config {
-                Some(path) => reload(&instance, path, ports).await,
-                None => tracing::warn!("SIGHUP: there is no configuration file to read again"),
-            },
+            Wish::Reload => {
+                instance.reopen_journal().await;
+                match &args.config {
+                    Some(path) => reload(&instance, path, ports).await,
+                    None => tracing::warn!("SIGHUP: there is no configuration file to read again"),
+                }
+            }
         }
     }
     tracing::info!(

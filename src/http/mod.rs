@@ -39,4 +39,4 @@ pub(crate) use guard::{Place, Way};
 pub(crate) use pool::{Pool, sweep_regularly};
 pub(crate) use server::serve;
 pub(crate) use target::Target;
-pub(crate) use upstream::Upstreams;
+pub(crate) use upstream::{TlsFiles, TlsIdentity, Upstreams};

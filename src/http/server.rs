@@ -184,7 +184,7 @@ async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: V
         Err(error) => return tracing::debug!(proxy = %proxy.name, %error, "no TLS handshake"),
     };
     let leaf = match leaf {
-        ServerLeaf::Fixed(leaf) => Arc::clone(leaf),
+        ServerLeaf::Read(files) => files.current(),
         ServerLeaf::Minted => match proxy.authority.leaf(hello.host()) {
             Ok(leaf) => leaf,
             Err(error) => {

@@ -5,7 +5,10 @@ use std::{
     future::poll_fn,
     net::SocketAddr,
     pin::pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -27,7 +30,7 @@ use super::{
 };
 use crate::{
     steady::Steady,
-    tls::{self, connect::ConnectError},
+    tls::{self, connect::ConnectError, files::FromFiles},
     workers,
 };
 use error::Failure;
@@ -37,11 +40,26 @@ pub(crate) use error::UpstreamError;
 #[derive(Clone)]
 pub(crate) struct Upstreams {
     pub(crate) pool: SharedPool,
-    /// TLS as the proxy's settings have it; its number keeps identities apart.
-    pub(crate) connector: Arc<tls::connect::Connector>,
-    pub(crate) identity: usize,
+    pub(crate) tls: Arc<TlsFiles>,
     pub(crate) connect_timeout: Duration,
     pub(crate) off_limits: OffLimits,
+}
+
+/// The TLS identities of a proxy, one after the other as its files change.
+pub(crate) type TlsFiles = FromFiles<TlsIdentity>;
+
+/// TLS as the proxy's settings and files have it.
+pub(crate) struct TlsIdentity {
+    /// No two identities share connections.
+    number: usize,
+    connector: tls::connect::Connector,
+}
+
+impl TlsIdentity {
+    pub(crate) fn new(connector: tls::connect::Connector) -> Self {
+        static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+        Self { number: NUMBERS.fetch_add(1, Relaxed), connector }
+    }
 }
 
 /// An answer, and how it was come by.
@@ -89,7 +107,7 @@ impl Upstreams {
         build: impl Fn(bool) -> Request<()>,
         mut body: Body,
     ) -> Result<Answer, UpstreamError> {
-        let pool = self.pool.host(origin, self.identity);
+        let pool = self.pool.host(origin, self.tls.current().number);
         let mut retried = None;
         let mut kept = pool.take(speak);
         loop {
@@ -124,7 +142,7 @@ impl Upstreams {
     /// # Errors
     /// If there is no connection.
     pub(crate) async fn speaks_http2(&self, origin: &Origin) -> Result<bool, UpstreamError> {
-        let pool = self.pool.host(origin, self.identity);
+        let pool = self.pool.host(origin, self.tls.current().number);
         if let Some(known) = pool.speaks_http2() {
             return Ok(known);
         }
@@ -174,7 +192,8 @@ impl Upstreams {
             };
         }
         let server_name = origin.server_name.as_ref().unwrap_or(&origin.host);
-        let handshake = self.connector.connect(stream, server_name, speak.alpn());
+        let tls = self.tls.current();
+        let handshake = tls.connector.connect(stream, server_name, speak.alpn());
         let tls = tokio::time::timeout(self.connect_timeout, handshake)
             .await
             .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit: self.connect_timeout })?;

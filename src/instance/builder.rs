@@ -19,7 +19,7 @@ use crate::{
     config::{self, Config},
     journal::{Finished, Outlets},
     listen,
-    supervisor::{Shared, Supervisor},
+    supervisor::{Shared, Supervisor, SwitchFile},
     tls::{accept::Terminator, authority::Authority},
 };
 
@@ -36,6 +36,7 @@ pub struct Builder {
     drop_in: bool,
     workers: usize,
     finished: Option<mpsc::Sender<Finished>>,
+    keeps_switch: bool,
 }
 
 impl Builder {
@@ -49,6 +50,7 @@ impl Builder {
             drop_in: false,
             workers: 1,
             finished: None,
+            keeps_switch: false,
         }
     }
 
@@ -146,12 +148,19 @@ impl Builder {
         self
     }
 
+    /// Whether a kill switch that an operator has turned off stays off after a restart: its state is then kept in the
+    /// data directory. Default false.
+    pub(crate) fn keeps_switch(mut self, keeps: bool) -> Self {
+        self.keeps_switch = keeps;
+        self
+    }
+
     /// Starts it, listening on everything that is configured.
     ///
     /// # Errors
     /// If anything that is configured cannot be had. Nothing runs then.
     pub async fn start(self) -> Result<Aconite, StartError> {
-        let Self { config, catalogue, token, drop_in, workers, finished } = self;
+        let Self { config, catalogue, token, drop_in, workers, finished, keeps_switch } = self;
         let token = match (token, &config.admin.token_file) {
             (None, Some(path)) => {
                 Some(read_token(path).map_err(|source| StartError::Token { path: path.clone(), source })?)
@@ -180,7 +189,10 @@ impl Builder {
             shared.keep_from(admin.address);
         }
         let production = config.is_production();
-        let supervisor = Supervisor::new(shared, !production, !production || config.allow_production);
+        let switch_file = config.data_dir.as_ref().filter(|_| keeps_switch);
+        let switch_file = switch_file.map(|directory| SwitchFile::new(directory, &admin.listen));
+        let allowed = !production || config.allow_production;
+        let supervisor = Supervisor::new(shared, !production, allowed, switch_file);
         let mut instance = Aconite {
             supervisor,
             admin: None,

@@ -1,10 +1,14 @@
 //! The journal's file.
-use std::{io, path::Path};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
+use rustix::fs::OFlags;
 use tokio::{
     fs::{File, OpenOptions},
     io::{AsyncWriteExt, BufWriter},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
@@ -15,6 +19,7 @@ const QUEUE: usize = 10_000;
 /// Writes what the journal tells it to a file.
 pub(super) struct JournalWriter {
     finish: CancellationToken,
+    reopen: mpsc::Sender<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
@@ -22,13 +27,24 @@ impl JournalWriter {
     /// Opens the file to add to it; what is sent is written, a line each.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// If it cannot be opened, or could block for ever as a pipe does.
     pub(super) async fn open(path: &Path) -> io::Result<(mpsc::Sender<String>, Self)> {
-        let file = OpenOptions::new().create(true).append(true).open(path).await?;
+        let file = append_to(path).await?;
         let (lines, receiver) = mpsc::channel(QUEUE);
+        let (reopen, reopening) = mpsc::channel(1);
         let finish = CancellationToken::new();
-        let task = tokio::spawn(write(BufWriter::new(file), receiver, finish.clone()));
-        Ok((lines, Self { finish, task }))
+        let writing = Writing { path: path.to_owned(), file: BufWriter::new(file), failing: false };
+        let task = tokio::spawn(writing.run(receiver, reopening, finish.clone()));
+        Ok((lines, Self { finish, reopen, task }))
+    }
+
+    /// Writes out what there is and opens the file anew, which may have been moved away. Answers when that is done.
+    pub(super) async fn reopen(&self) {
+        let (done, is_done) = oneshot::channel();
+        if self.reopen.send(done).await.is_ok() {
+            // A writer that has ended has nothing to open.
+            let _ = is_done.await;
+        }
     }
 
     /// Writes out what there is.
@@ -40,28 +56,81 @@ impl JournalWriter {
     }
 }
 
-async fn write(mut file: BufWriter<File>, mut lines: mpsc::Receiver<String>, finish: CancellationToken) {
-    let mut failing = false;
-    loop {
-        let line = tokio::select! {
-            biased;
-            line = lines.recv() => line,
-            () = finish.cancelled() => None,
-        };
-        let Some(mut line) = line else { break };
-        line.push('\n');
-        let mut result = file.write_all(line.as_bytes()).await;
-        if result.is_ok() && lines.is_empty() {
-            result = file.flush().await;
+/// Opens a file to append to. Pipes and directories are refused: opening a pipe waits for a reader.
+async fn append_to(path: &Path) -> io::Result<File> {
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().create(true).append(true).custom_flags(nonblocking).open(path).await;
+    let is_pipe = |kind: std::fs::FileType| std::os::unix::fs::FileTypeExt::is_fifo(&kind);
+    let file = match file {
+        // A pipe that nobody reads.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => None,
+        Err(error) => return Err(error),
+        Ok(file) if is_pipe(file.metadata().await?.file_type()) => None,
+        Ok(file) => Some(file),
+    };
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, "it is a pipe; a regular file is needed");
+    file.ok_or_else(refused)
+}
+
+/// An open journal file.
+struct Writing {
+    path: PathBuf,
+    file: BufWriter<File>,
+    failing: bool,
+}
+
+impl Writing {
+    async fn run(
+        mut self,
+        mut lines: mpsc::Receiver<String>,
+        mut reopening: mpsc::Receiver<oneshot::Sender<()>>,
+        finish: CancellationToken,
+    ) {
+        loop {
+            let line = tokio::select! {
+                biased;
+                line = lines.recv() => line,
+                Some(done) = reopening.recv() => {
+                    self.reopen().await;
+                    // Who does not wait for it need not know.
+                    let _ = done.send(());
+                    continue;
+                }
+                () = finish.cancelled() => None,
+            };
+            let Some(mut line) = line else { break };
+            line.push('\n');
+            let mut result = self.file.write_all(line.as_bytes()).await;
+            if result.is_ok() && lines.is_empty() {
+                result = self.file.flush().await;
+            }
+            self.note(&result);
         }
-        if let Err(error) = &result
-            && !failing
+        let result = self.file.flush().await;
+        self.note(&result);
+    }
+
+    async fn reopen(&mut self) {
+        let result = self.file.flush().await;
+        self.note(&result);
+        match append_to(&self.path).await {
+            Ok(file) => {
+                self.file = BufWriter::new(file);
+                self.failing = false;
+            }
+            Err(error) => {
+                tracing::error!(%error, path = %self.path.display(), "cannot open the journal's file again; the one of before stays in use");
+            }
+        }
+    }
+
+    /// Logs the first of several failures.
+    fn note(&mut self, result: &io::Result<()>) {
+        if let Err(error) = result
+            && !self.failing
         {
             tracing::error!(%error, "cannot write the journal's file");
         }
-        failing = result.is_err();
-    }
-    if let Err(error) = file.flush().await {
-        tracing::error!(%error, "cannot write the journal's file");
+        self.failing = result.is_err();
     }
 }

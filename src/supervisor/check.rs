@@ -7,6 +7,22 @@ use aconite_toxics::{ConnectFault, Level};
 
 use crate::plan::Armed;
 
+/// Whether a URL can address a proxy or a toxic of this name.
+///
+/// # Errors
+/// If it cannot: clients and servers remove the segments `.` and `..` from a path (RFC 3986, section 5.2.4), even where
+/// they are percent-encoded.
+pub(super) fn check_name(name: &str) -> Result<(), ControlError> {
+    if matches!(name, "." | "..") {
+        return Err(ControlError::Invalid {
+            path: "name".to_owned(),
+            message: format!("`{name}` cannot be a name: no URL could address it"),
+            hint: Some("use a name with a letter or a digit".to_owned()),
+        });
+    }
+    Ok(())
+}
+
 /// Whether a toxic can work on this proxy.
 ///
 /// # Errors
@@ -92,9 +108,6 @@ pub(super) fn check_fields(spec: &ProxySpec) -> Result<(), ControlError> {
         )),
         Protocol::Http if spec.upstream.is_empty() => {
             Err(ControlError::invalid("upstream", "an `http` proxy needs an upstream URL"))
-        }
-        Protocol::Tcp if spec.upstream.is_empty() => {
-            Err(ControlError::invalid("upstream", "a `tcp` proxy needs an upstream host:port"))
         }
         Protocol::Tcp if spec.upstream.contains("://") => {
             Err(ControlError::invalid("upstream", "a `tcp` proxy needs host:port, not a URL"))

@@ -12,6 +12,7 @@ use super::{
     Supervisor,
     entry::{Draft, Entry, masked},
 };
+use crate::listen;
 
 impl Control for Supervisor {
     fn catalogue(&self) -> &Catalogue {
@@ -51,11 +52,19 @@ impl Control for Supervisor {
             return Err(ControlError::invalid("name", format!("a proxy keeps its name, here `{name}`")));
         }
         keep_secret(&mut new, &old);
+        if new.listen != old.listen {
+            // Even of a disabled proxy; the words are those of Toxiproxy, which only resolves here.
+            listen::resolve(&new.listen).await.map_err(ControlError::listen)?;
+        }
         let draft = Draft::new(new, &toxics, &self.shared).await?;
         self.put(draft).await
     }
 
     async fn populate_proxy(&self, spec: ProxySpec) -> Result<ProxySpec, ControlError> {
+        if self.read(|proxies| proxies.contains_key(&spec.name)) {
+            // To be compared with the proxy's.
+            listen::resolve(&spec.listen).await.map_err(ControlError::listen)?;
+        }
         let draft = Draft::new(spec, &[], &self.shared).await?;
         let _changing = self.changing.lock().await;
         let name = draft.spec.name.clone();

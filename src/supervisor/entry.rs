@@ -10,15 +10,16 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     Shared,
-    check::{check_fields, check_place},
+    check::{check_fields, check_name, check_place},
 };
 use crate::{
     connection::ConnectionShared,
+    http::TlsFiles,
     link::Counters,
     listen,
     metrics::ProxyTraffic,
     plan::{Armed, Plan},
-    proxy::{Bound, Kind, Listening, ProxyContext, kind},
+    proxy::{Bound, Kind, Listening, ProxyContext, ServerLeaf, kind},
 };
 
 /// A proxy.
@@ -38,6 +39,7 @@ pub(crate) struct Draft {
     pub(crate) spec: ProxySpec,
     pub(crate) toxics: Vec<Arc<Armed>>,
     kind: Kind,
+    tls: Arc<TlsFiles>,
     /// Where it would listen; `None` if it need not and cannot be told.
     pub(crate) address: Option<SocketAddr>,
     /// Whether another port of the same address does as well.
@@ -71,11 +73,13 @@ impl Draft {
         if spec.name.is_empty() {
             return Err(ControlError::invalid("name", "a proxy needs a name"));
         }
+        check_name(&spec.name)?;
         let protocol = spec.protocol();
         check_fields(&spec)?;
         let toxics = std::mem::take(&mut spec.toxics);
         let toxics = arm_all(toxics, old, &spec, &shared.catalogue)?;
         let kind = kind(&spec).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
+        let tls = shared.tls_to_upstreams(&spec)?;
         let address = match listen::resolve(&spec.listen).await {
             Ok(address) => Some(address),
             Err(_) if !spec.enabled => None,
@@ -91,7 +95,7 @@ impl Draft {
                 ),
             });
         }
-        Ok(Self { spec, toxics, kind, address, any_port: false })
+        Ok(Self { spec, toxics, kind, tls, address, any_port: false })
     }
 
     /// Whether it listens and leads where `spec` does.
@@ -144,7 +148,7 @@ impl Draft {
     ) -> Result<Prepared, ControlError> {
         let socket = if taken_over.is_none() { self.bind()? } else { None };
         let address = taken_over.or_else(|| socket.as_ref().and_then(|socket| socket.local_addr().ok()));
-        let Self { mut spec, toxics, kind, .. } = self;
+        let Self { mut spec, toxics, kind, tls, .. } = self;
         if let Some(address) = address {
             spec.listen = address.to_string();
         }
@@ -152,7 +156,7 @@ impl Draft {
         let (plan, _) = Plan::at(Instant::now(), name, shared.seed, chaos, spec.exclusive, &toxics);
         let (plan, receiver) = watch::channel(Arc::new(plan));
         let traffic = before.map_or_else(Arc::default, |before| Arc::clone(&before.traffic));
-        let upstreams = shared.upstreams(&spec, address)?;
+        let upstreams = shared.upstreams(&spec, address, tls);
         let numbers = before.map(|before| Arc::clone(&before.context.numbers));
         let context = Arc::new(ProxyContext::new(
             spec.clone(),
@@ -283,6 +287,11 @@ impl Entry {
     /// Takes over the toxics of a draft, for the connections that there are.
     pub(crate) fn adopt(&mut self, draft: Draft) {
         self.toxics = draft.toxics;
+        if let Kind::Http { tls: Some(ServerLeaf::Read(files)), .. } = &self.context.kind
+            && let Err(error) = files.refresh()
+        {
+            tracing::error!(proxy = %self.spec.name, %error, "the proxy's certificate cannot be read again");
+        }
         self.spec = ProxySpec { listen: self.spec.listen.clone(), ..draft.spec };
     }
 
@@ -320,6 +329,7 @@ impl Entry {
 /// Reads a toxic for a proxy.
 fn arm(spec: &ToxicSpec, proxy: &ProxySpec, catalogue: &Catalogue) -> Result<Armed, ControlError> {
     let armed = Armed::new(spec, catalogue)?;
+    check_name(&armed.spec.name)?;
     check_place(&armed, proxy)?;
     Ok(armed)
 }

@@ -4,6 +4,7 @@ mod check;
 mod control;
 mod drain;
 mod entry;
+mod switch;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,14 +23,16 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    http::{Chains, OffLimits, Pool, Upstreams, sweep_regularly},
-    journal::{self, Journal, Outlets},
+    http::{Chains, OffLimits, Pool, TlsFiles, TlsIdentity, Upstreams, sweep_regularly},
+    journal::{Journal, Outlets},
     metrics::SharedMetrics,
     proxy::Listening,
     tls,
     workers::Workers,
 };
 use entry::Entry;
+pub(crate) use switch::SwitchFile;
+use switch::Switched;
 
 /// What all proxies of an instance share.
 pub(crate) struct Shared {
@@ -45,7 +48,8 @@ pub(crate) struct Shared {
     pub(crate) workers: Arc<Workers>,
     pool: Arc<Pool>,
     chains: Arc<Chains>,
-    connectors: Mutex<HashMap<UpstreamTls, (usize, Arc<tls::connect::Connector>)>>,
+    /// Those in use, by settings.
+    identities: Mutex<HashMap<UpstreamTls, Weak<TlsFiles>>>,
     /// The admin API, where nothing but its address guards it.
     admin: Option<SocketAddr>,
 }
@@ -75,7 +79,7 @@ impl Shared {
             tracker,
             pool,
             chains: Arc::default(),
-            connectors: Mutex::default(),
+            identities: Mutex::default(),
             admin: None,
         })
     }
@@ -85,28 +89,39 @@ impl Shared {
         self.admin = Some(admin);
     }
 
-    /// How a proxy reaches upstreams. Equal TLS settings share connections, others never.
-    fn upstreams(&self, spec: &ProxySpec, own: Option<SocketAddr>) -> Result<Upstreams, ControlError> {
-        let settings = spec.upstream_tls.clone().unwrap_or_default();
-        let mut connectors = self.connectors.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = connectors.len();
-        let (identity, connector) = match connectors.get(&settings) {
-            Some((identity, connector)) => (*identity, Arc::clone(connector)),
-            None => {
-                let connector = tls::connect::Connector::new(&tls_settings(&settings))
-                    .map_err(|error| ControlError::invalid("upstream_tls", tls::with_causes(&error)))?;
-                let connector = Arc::new(connector);
-                connectors.insert(settings, (next, Arc::clone(&connector)));
-                (next, connector)
-            }
-        };
-        Ok(Upstreams {
+    /// How a proxy reaches upstreams.
+    fn upstreams(&self, spec: &ProxySpec, own: Option<SocketAddr>, tls: Arc<TlsFiles>) -> Upstreams {
+        Upstreams {
             pool: Arc::clone(&self.pool),
-            connector,
-            identity,
+            tls,
             connect_timeout: spec.connect_timeout.map_or(Duration::from_secs(10), Duration::from),
             off_limits: OffLimits { own, admin: self.admin, chains: Arc::clone(&self.chains) },
-        })
+        }
+    }
+
+    /// TLS to a proxy's upstreams, its files read as they are now. Proxies with equal settings share it, and with it
+    /// their connections.
+    ///
+    /// # Errors
+    /// If the settings or the files cannot be used.
+    fn tls_to_upstreams(&self, spec: &ProxySpec) -> Result<Arc<TlsFiles>, ControlError> {
+        let refuse = |error| ControlError::invalid("upstream_tls", error);
+        let settings = spec.upstream_tls.clone().unwrap_or_default();
+        let mut identities = self.identities.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = identities.get(&settings).and_then(Weak::upgrade) {
+            known.refresh().map_err(refuse)?;
+            return Ok(known);
+        }
+        let connect = tls_settings(&settings);
+        let files = [&connect.ca, &connect.client_cert, &connect.client_key];
+        let files: Vec<_> = files.into_iter().flatten().cloned().collect();
+        let read =
+            move || tls::connect::Connector::new(&connect).map(|made| Arc::new(TlsIdentity::new(made)));
+        let made = TlsFiles::read(files, read, |error| tls::with_causes(error));
+        let made = Arc::new(made.map_err(|error| refuse(tls::with_causes(&error)))?);
+        identities.retain(|_, identity| identity.strong_count() > 0);
+        identities.insert(settings, Arc::downgrade(&made));
+        Ok(made)
     }
 }
 
@@ -127,6 +142,8 @@ pub(crate) struct Supervisor {
     /// Held while listeners come and go: one change at a time, in some serial order.
     changing: tokio::sync::Mutex<()>,
     switch: Mutex<Switched>,
+    /// Where the switch is remembered across restarts.
+    switch_file: Option<SwitchFile>,
     /// Whether chaos may be enabled here.
     allowed: bool,
     windows: Notify,
@@ -134,23 +151,31 @@ pub(crate) struct Supervisor {
     listeners: Notify,
 }
 
-/// The kill switch's state.
-struct Switched {
-    enabled: bool,
-    by: Option<String>,
-    reason: Option<String>,
-    since: String,
-}
-
 impl Supervisor {
-    /// No proxies yet. With `enabled` false toxics rest until they are switched on, which `allowed` permits.
-    pub(crate) fn new(shared: Shared, enabled: bool, allowed: bool) -> Arc<Self> {
-        let switch = Switched { enabled, by: None, reason: None, since: journal::now() };
+    /// No proxies yet. With `enabled` false, or if an operator left the switch off, toxics are disabled until they are
+    /// switched on, which `allowed` permits.
+    pub(crate) fn new(
+        shared: Shared,
+        enabled: bool,
+        allowed: bool,
+        switch_file: Option<SwitchFile>,
+    ) -> Arc<Self> {
+        let left_off = switch_file.as_ref().and_then(SwitchFile::left_off);
+        if let Some(Switched { by, reason, since, .. }) = &left_off {
+            tracing::warn!(
+                by,
+                reason,
+                since,
+                "the kill switch was left off: no toxic acts until `aconite chaos on`"
+            );
+        }
+        let switch = left_off.unwrap_or_else(|| Switched::now(enabled, Switch::default()));
         let supervisor = Arc::new(Self {
             shared,
             proxies: RwLock::default(),
             changing: tokio::sync::Mutex::default(),
             switch: Mutex::new(switch),
+            switch_file,
             allowed,
             windows: Notify::new(),
             listeners: Notify::new(),
@@ -216,7 +241,10 @@ impl Supervisor {
         }
         {
             let mut switch = self.switch.lock().unwrap_or_else(PoisonError::into_inner);
-            *switch = Switched { enabled, by: by.operator, reason: by.reason, since: journal::now() };
+            *switch = Switched::now(enabled, by);
+            if let Some(Err(error)) = self.switch_file.as_ref().map(|file| file.write(&switch)) {
+                tracing::error!(%error, "cannot remember the kill switch: after a restart it will be as it was before");
+            }
         }
         self.publish();
         let chaos = self.switched();

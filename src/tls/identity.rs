@@ -1,7 +1,7 @@
 //! Certificates and keys from files that the user names.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,7 +11,7 @@ use rustls::{
     sign::CertifiedKey,
 };
 
-use super::provider;
+use super::{files::read_regular, provider};
 
 /// A certificate or key file that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -82,5 +82,5 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Identit
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, IdentityError> {
-    fs::read(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })
+    read_regular(path).map_err(|source| IdentityError::Read { path: path.to_owned(), source })
 }

@@ -7,6 +7,7 @@
 pub mod accept;
 pub mod authority;
 pub mod connect;
+pub(crate) mod files;
 pub mod host;
 pub mod identity;
 pub mod roots;
