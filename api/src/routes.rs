@@ -34,9 +34,7 @@ pub fn router<C: Control>(control: Arc<C>, security: Security) -> Router {
             .layer(DefaultBodyLimit::max(MAX_BODY))
             .layer(middleware::from_fn_with_state(Arc::clone(&security), admit))
     };
-    let root = guarded(toxiproxy::router())
-        .layer(middleware::map_response(toxiproxy::allow_no_head))
-        .layer(middleware::map_response(name_request));
+    let root = guarded(toxiproxy::router()).layer(middleware::map_response(name_request));
     Router::new()
         .merge(root)
         .merge(guarded(v1::router()))

@@ -15,10 +15,10 @@ use axum::{
     Router,
     extract::State,
     response::{IntoResponse, Response},
-    routing::{MethodFilter, any, get, on, post},
+    routing::{MethodFilter, MethodRouter, any, get, post},
 };
 use bytes::Bytes;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -38,34 +38,25 @@ pub(crate) use failure::Failure;
 /// The version of Toxiproxy that this behaves as; clients compare it.
 const VERSION: &str = "{\"version\": \"2.12.0\"}\n";
 
-/// The routes. HEAD is refused as Toxiproxy refuses it: axum would take it for GET, and list it in `allow`.
+/// The routes.
 pub(crate) fn router<C: Control>() -> Router<Arc<C>> {
-    let no_head = || on(MethodFilter::HEAD, method_not_allowed);
+    let proxy_methods = get(proxy).post(change).patch(change).delete(delete);
+    let toxic_methods = get(toxic).post(change_toxic).patch(change_toxic).delete(remove_toxic);
     Router::new()
-        .route("/proxies", get(proxies).post(create).merge(no_head()))
-        .route("/populate", post(populate))
-        .route("/proxies/{proxy}", get(proxy).post(change).patch(change).delete(delete).merge(no_head()))
-        .route("/proxies/{proxy}/toxics", get(toxics).post(add_toxic).merge(no_head()))
-        .route(
-            "/proxies/{proxy}/toxics/{toxic}",
-            get(toxic).post(change_toxic).patch(change_toxic).delete(remove_toxic).merge(no_head()),
-        )
-        .route("/reset", post(reset))
-        .route("/version", get(version).merge(no_head()))
+        .route("/proxies", only("GET,POST", get(proxies).post(create)))
+        .route("/populate", only("POST", post(populate)))
+        .route("/proxies/{proxy}", only("GET,POST,PATCH,DELETE", proxy_methods))
+        .route("/proxies/{proxy}/toxics", only("GET,POST", get(toxics).post(add_toxic)))
+        .route("/proxies/{proxy}/toxics/{toxic}", only("GET,POST,PATCH,DELETE", toxic_methods))
+        .route("/reset", only("POST", post(reset)))
+        .route("/version", only("GET", get(version)))
         .route("/metrics", any(metrics))
 }
 
-/// Takes HEAD out of the methods that a refusal lists.
-pub(crate) async fn allow_no_head(mut response: Response) -> Response {
-    let listed =
-        response.headers().get(header::ALLOW).filter(|_| response.status() == StatusCode::METHOD_NOT_ALLOWED);
-    if let Some(listed) = listed.and_then(|listed| listed.to_str().ok()) {
-        let methods: Vec<_> = listed.split(',').filter(|method| *method != "HEAD").collect();
-        if let Ok(allow) = HeaderValue::try_from(methods.join(",")) {
-            response.headers_mut().insert(header::ALLOW, allow);
-        }
-    }
-    response
+/// Refuses all other methods, HEAD too as Toxiproxy does: axum would take it for GET, and list it in `allow`.
+fn only<C: Control>(allow: &'static str, methods: MethodRouter<Arc<C>>) -> MethodRouter<Arc<C>> {
+    let refuse = move || async move { ([(header::ALLOW, allow)], method_not_allowed().await) };
+    methods.on(MethodFilter::HEAD, refuse).fallback(refuse)
 }
 
 /// A path that there is, with a method that it hasn't.

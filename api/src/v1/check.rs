@@ -19,12 +19,6 @@ pub fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
             hint: Some("write host:port; port 0 picks a free one".to_owned()),
         });
     }
-    if spec.protocol() == Protocol::Tcp && spec.upstream.is_empty() {
-        return Err(ControlError::invalid(
-            format!("{at}upstream"),
-            "a `tcp` proxy needs an upstream host:port",
-        ));
-    }
     let has_no_port = |upstream| HostPort::parse(upstream).is_ok_and(|read| read.port().is_none());
     if spec.protocol() == Protocol::Tcp && has_no_port(&spec.upstream) {
         return Err(ControlError::Invalid {
@@ -33,8 +27,16 @@ pub fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
             hint: Some("write host:port, or a URL such as https://HOST".to_owned()),
         });
     }
-    let mut toxics = spec.toxics.iter().enumerate();
-    toxics.try_for_each(|(index, each)| toxic(each, &format!("{at}toxics[{index}].")))
+    for (index, each) in spec.toxics.iter().enumerate() {
+        toxic(each, &format!("{at}toxics[{index}]."))?;
+    }
+    if spec.protocol() == Protocol::Tcp && spec.upstream.is_empty() {
+        return Err(ControlError::invalid(
+            format!("{at}upstream"),
+            "a `tcp` proxy needs an upstream host:port",
+        ));
+    }
+    Ok(())
 }
 
 /// A toxic.
