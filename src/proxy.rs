@@ -243,6 +243,8 @@ pub(crate) async fn relay(client: TcpStream, upstream: TcpStream, connection: &A
 /// The field that does not hold, and why.
 pub(crate) fn kind(spec: &ProxySpec) -> Result<Kind, (&'static str, String)> {
     match spec.protocol() {
+        // Toxiproxy lets a change empty the upstream; it cannot be reached then.
+        Protocol::Tcp if spec.upstream.is_empty() => Ok(Kind::Tcp { host: String::new(), port: 0 }),
         Protocol::Tcp => {
             let upstream =
                 HostPort::parse(&spec.upstream).map_err(|error| ("upstream", error.to_string()))?;
