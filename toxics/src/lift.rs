@@ -87,6 +87,17 @@ impl StreamFilter<Event> for OnEvents {
         self.tell(out);
     }
 
+    fn pass(&mut self, item: &Event, now: Moment) -> bool {
+        let passes = item.is_event()
+            && self.joining.is_none()
+            && self.decoder.holds_nothing()
+            && self.filter.pass(item, now);
+        if passes {
+            self.decoder.follow(item);
+        }
+        passes
+    }
+
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
         if let Some(tail) = self.decoder.finish() {
             self.give(tail, now, out);

@@ -194,9 +194,11 @@ impl<T: Weight> Pipeline<T> {
     /// Runs every filter up to `now`.
     fn advance(&mut self, now: Moment) {
         let mut source = &mut self.entry;
-        for stage in &mut self.stages {
-            stage.run(source, now);
+        let mut stages = &mut self.stages[..];
+        while let Some((stage, behind)) = stages.split_first_mut() {
+            stage.run(source, behind, now);
             source = &mut stage.out;
+            stages = behind;
         }
     }
 
@@ -256,8 +258,9 @@ impl<T: Weight> Pipeline<T> {
 const MAX_UNFILTERED: usize = 64 * 1024;
 
 impl<T: Weight> Stage<T> {
-    /// Gives the filter all that is due, in the order of the moments.
-    fn run(&mut self, source: &mut Schedule<T>, now: Moment) {
+    /// Gives the filter all that is due, in the order of the moments. What it lets through goes past the stages behind
+    /// it that let it through too.
+    fn run(&mut self, source: &mut Schedule<T>, behind: &mut [Self], now: Moment) {
         loop {
             let item = source.next_at().filter(|at| *at <= now);
             let wake = self.out.wake.filter(|at| *at <= now);
@@ -274,11 +277,33 @@ impl<T: Weight> Stage<T> {
                 (Some(_), _) => {
                     let Some((at, step)) = source.take_due(now) else { return };
                     // What was due before the filter joined comes to it as it joins.
-                    self.give(at.max(self.began), step);
+                    let at = at.max(self.began);
+                    match step {
+                        Step::Item(item) if self.passes(&item, at) => {
+                            let mut last = &mut *self;
+                            for next in &mut *behind {
+                                if !last.out.steps.is_empty() || !next.passes(&item, at) {
+                                    break;
+                                }
+                                last = next;
+                            }
+                            last.out.came = at;
+                            last.out.send(at, item);
+                        }
+                        step => self.give(at, step),
+                    }
                 }
                 (None, _) => return,
             }
         }
+    }
+
+    /// Whether the filter lets an item through that came at `at`, with nothing to be done before.
+    fn passes(&mut self, item: &T, at: Moment) -> bool {
+        self.began <= at
+            && self.out.is_open_at(at)
+            && self.out.wake.is_none_or(|wake| at <= wake)
+            && self.filter.pass(item, at)
     }
 
     fn give(&mut self, at: Moment, step: Step<T>) {

@@ -146,6 +146,19 @@ impl Tracker {
         self.count = self.count.saturating_add(counts);
     }
 
+    /// Counts a piece that passes, unless the place has been reached or is reached with it. Says whether it was counted.
+    pub(crate) fn pass_before(&mut self, piece: &Event, now: Moment) -> bool {
+        let before = self.count;
+        if !self.reached(now) {
+            self.pass(piece);
+            if !self.reached(now) {
+                return true;
+            }
+        }
+        self.count = before;
+        false
+    }
+
     /// Takes and counts those of some bytes that lie before the place, and leaves the others.
     ///
     /// A place that [needs events](At::needs_events) is not found this way.

@@ -79,6 +79,11 @@ impl Decoder {
         (self.passing != Passing::No).then_some(self.meter)
     }
 
+    /// Whether it has given back every byte that was put in.
+    pub fn holds_nothing(&self) -> bool {
+        self.input.is_empty() && self.held.is_empty()
+    }
+
     /// The next piece, if one is complete.
     #[expect(clippy::should_implement_trait, reason = "more bytes can make a next piece after none")]
     pub fn next(&mut self) -> Option<Event> {
@@ -94,11 +99,14 @@ impl Decoder {
 
     /// At the end of the body, after the last [`next`](Self::next): the bytes that belong to no complete event.
     pub fn finish(&mut self) -> Option<Event> {
+        if self.holds_nothing() {
+            return None;
+        }
         for chunk in self.input.drain(..) {
             self.held.extend_from_slice(&chunk);
         }
         let rest = self.held.split().freeze();
-        (!rest.is_empty()).then(|| self.piece(rest, Piece::Rest))
+        Some(self.piece(rest, Piece::Rest))
     }
 
     /// Events so far that passed in pieces because they were too large, counted when they end.

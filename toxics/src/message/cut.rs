@@ -136,6 +136,10 @@ impl StreamFilter<Event> for Cutter {
         self.cut_if_reached(now, out);
     }
 
+    fn pass(&mut self, item: &Event, now: Moment) -> bool {
+        self.tracker.pass_before(item, now)
+    }
+
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
         self.end(now, out);
     }

@@ -57,6 +57,10 @@ impl StreamFilter<Event> for Dropping {
         }
     }
 
+    fn pass(&mut self, item: &Event, now: Moment) -> bool {
+        self.0.pass(item, now)
+    }
+
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
         self.0.finish(out);
         out.end(now);

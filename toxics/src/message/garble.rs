@@ -87,6 +87,10 @@ impl StreamFilter<Event> for Garbling {
         }
     }
 
+    fn pass(&mut self, item: &Event, now: Moment) -> bool {
+        self.pick.pass(item, now)
+    }
+
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
         self.pick.finish(out);
         out.end(now);

@@ -5,11 +5,13 @@ use serde_json::{Value, json};
 
 use super::{
     Cut, Drop, Duplicate, Edit, Garble, Pause, Reframe, Reorder, SlowStream, StreamError,
-    script::{CHAT, Play, sse},
+    script::{CHAT, Play, filter, sse},
 };
-use crate::{BodyForm, Scope};
+use crate::{BodyForm, Moment, Schedule, Scope, StreamFilter};
 
 type New = fn(Value, &Scope) -> Play;
+type Filter = Box<dyn StreamFilter<Event>>;
+type Start = fn(Value, &Scope, Option<Meter>) -> Filter;
 type Joining = fn(Value, &Scope, u64, Meter) -> Play;
 
 /// Toxics whose effect does not hang on time, some by dice.
@@ -58,6 +60,53 @@ fn idle() -> Vec<(New, Joining, Value)> {
     ]
 }
 
+/// Toxics that let events through until they come to a place, and some that hold or change events.
+fn placed() -> Vec<(Start, Value)> {
+    let mut toxics: Vec<(Start, Value)> = vec![
+        (filter::<SlowStream>, json!({"between": 3})),
+        (filter::<Drop>, json!({"rate": 0.3, "which": "any"})),
+        (filter::<Reframe>, json!({"how": "merge"})),
+    ];
+    for at in [json!({"events": 4}), json!({"tokens": 3}), json!({"bytes": 300}), json!({"time": 5})] {
+        toxics.extend::<[(Start, Value); 8]>([
+            (filter::<Cut>, json!({"at": at})),
+            (filter::<Drop>, json!({"at": at, "which": "any"})),
+            (filter::<Duplicate>, json!({"at": at})),
+            (filter::<Garble>, json!({"at": at, "how": "half_json"})),
+            (filter::<Reorder>, json!({"at": at, "which": "any"})),
+            (filter::<Pause>, json!({"at": at, "for": 4})),
+            (filter::<Pause>, json!({"at": at, "for": 4, "hold_comments": true})),
+            (filter::<StreamError>, json!({"at": at, "cause": "overloaded"})),
+        ]);
+    }
+    toxics
+}
+
+/// A filter that is given every item.
+struct GivenAll(Filter);
+
+impl StreamFilter<Event> for GivenAll {
+    fn on_start(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.0.on_start(now, out);
+    }
+
+    fn on_item(&mut self, item: Event, now: Moment, out: &mut Schedule<Event>) {
+        self.0.on_item(item, now, out);
+    }
+
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.0.on_end(now, out);
+    }
+
+    fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.0.on_wakeup(now, out);
+    }
+
+    fn on_stop(&mut self, now: Moment, out: &mut Schedule<Event>) {
+        self.0.on_stop(now, out);
+    }
+}
+
 /// A body with everything in it that may be framed in more than one way.
 fn body() -> String {
     format!("\u{feff}{CHAT}data:x\r\n\r\n: c\rid: 1\n\ndata\r\rdata: a\ndata: b\n\n{CHAT}data: tail")
@@ -94,6 +143,36 @@ proptest! {
                 cut.last().map(|(_, step)| std::mem::discriminant(&step))
             );
         }
+    }
+
+    #[test]
+    fn a_toxic_past_which_events_go_acts_as_one_that_is_given_them(
+        chosen in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
+        cuts in prop::collection::vec(0_usize..2_000, 0..20),
+        removed in prop::option::of((0_u64..6, 1_u64..12)),
+    ) {
+        let toxics = placed();
+        let chosen: Vec<_> = chosen.iter().map(|index| index.get(&toxics)).collect();
+        let start = || chosen.iter().map(|(start, config)| start(config.clone(), &sse(), None));
+        let given_all = start().map(|filter| Box::new(GivenAll(filter)) as Filter).collect();
+        let [passed, given] = [start().collect(), given_all].map(|filters| {
+            let mut play = Play::row(filters);
+            let body = body();
+            let mut places: Vec<_> = cuts.iter().map(|cut| cut % (body.len() + 1)).chain([0, body.len()]).collect();
+            places.sort_unstable();
+            for (number, pair) in (1..).zip(places.windows(2)) {
+                play.push(number, &body.as_bytes()[pair[0]..pair[1]]);
+                if let Some((toxic, _)) = removed.filter(|(_, at)| *at == number) {
+                    play.remove_one(number, toxic);
+                }
+            }
+            play.end(50);
+            play.until(1_000);
+            play
+        });
+        let config = || chosen.iter().map(|(_, config)| config.to_string()).collect::<Vec<_>>();
+        prop_assert_eq!(passed.log(), given.log(), "{:?}", config());
+        prop_assert_eq!(passed.told(), given.told(), "{:?}", config());
     }
 
     #[test]

@@ -67,6 +67,14 @@ impl StreamFilter<Event> for Pausing {
         out.send(now, item);
     }
 
+    fn pass(&mut self, item: &Event, now: Moment) -> bool {
+        let passes = self.begun || !self.tracker.reached(now);
+        if passes {
+            self.tracker.pass(item);
+        }
+        passes
+    }
+
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
         if !self.begun {
             out.skip(self.tracker.missed());

@@ -84,6 +84,10 @@ impl StreamFilter<Event> for Swapping {
         }
     }
 
+    fn pass(&mut self, item: &Event, now: Moment) -> bool {
+        self.late.is_none() && self.pick.pass(item, now)
+    }
+
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
         if self.late.is_some() {
             out.skip("no_next_event");

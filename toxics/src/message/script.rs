@@ -37,9 +37,15 @@ pub(crate) struct Play {
     sent: Option<Meter>,
     log: Vec<(u64, Step<Bytes>)>,
     report: Report,
+    /// What each stage has said, and how long it held what.
+    told: Vec<Told>,
 }
 
-const STAGE: StageId = StageId { toxic: 1, revision: 0 };
+#[derive(Debug, PartialEq)]
+pub(crate) enum Told {
+    Report(u64, Report),
+    Wait(u64, Moment),
+}
 
 impl Play {
     pub(crate) fn new<T: Toxic>(attributes: Value, scope: &Scope) -> Self {
@@ -47,18 +53,25 @@ impl Play {
             BodyForm::Events(framing) => Some(Meter::new(framing)),
             _ => None,
         };
-        Self::with(filter::<T>(attributes, scope, None), 0, sent)
+        Self::with(vec![filter::<T>(attributes, scope, None)], 0, sent)
     }
 
     /// The toxic joins a stream on its way.
     pub(crate) fn joining<T: Toxic>(attributes: Value, scope: &Scope, now: u64, at: Meter) -> Self {
-        Self::with(filter::<T>(attributes, scope, Some(at)), now, Some(at))
+        Self::with(vec![filter::<T>(attributes, scope, Some(at))], now, Some(at))
     }
 
-    fn with(filter: Box<dyn StreamFilter<Event>>, now: u64, sent: Option<Meter>) -> Self {
+    /// Toxics in a row, numbered from 0.
+    pub(crate) fn row(filters: Vec<Box<dyn StreamFilter<Event>>>) -> Self {
+        Self::with(filters, 0, None)
+    }
+
+    fn with(filters: Vec<Box<dyn StreamFilter<Event>>>, now: u64, sent: Option<Meter>) -> Self {
         let mut pipeline = Pipeline::default();
-        pipeline.append(ms(now), STAGE, filter);
-        let mut play = Self { pipeline, sent, log: Vec::new(), report: Report::default() };
+        for (toxic, filter) in (0..).zip(filters) {
+            pipeline.append(ms(now), StageId { toxic, revision: 0 }, filter);
+        }
+        let mut play = Self { pipeline, sent, log: Vec::new(), report: Report::default(), told: Vec::new() };
         play.until(now);
         play
     }
@@ -93,6 +106,14 @@ impl Play {
         self.until(now);
     }
 
+    /// One toxic of the row goes.
+    pub(crate) fn remove_one(&mut self, now: u64, toxic: u64) {
+        self.until(now);
+        let left: Vec<_> = self.pipeline.stages().filter(|id| id.toxic != toxic).collect();
+        self.pipeline.change(ms(now), &left, |_| None);
+        self.until(now);
+    }
+
     /// Takes all that leaves, each at its own moment.
     pub(crate) fn until(&mut self, now: u64) {
         loop {
@@ -108,8 +129,12 @@ impl Play {
                 self.log.push((u64::try_from(at.as_millis()).unwrap(), step));
                 took = true;
             }
-            let report = &mut self.report;
-            self.pipeline.reports(|_, new| *report = new);
+            let (report, told) = (&mut self.report, &mut self.told);
+            self.pipeline.reports(|id, new| {
+                *report = new;
+                told.push(Told::Report(id.toxic, new));
+            });
+            self.pipeline.waits(|id, wait| told.push(Told::Wait(id.toxic, wait)));
             if at >= ms(now) && !took {
                 return;
             }
@@ -118,6 +143,10 @@ impl Play {
 
     pub(crate) fn log(&self) -> &[(u64, Step<Bytes>)] {
         &self.log
+    }
+
+    pub(crate) fn told(&self) -> &[Told] {
+        &self.told
     }
 
     pub(crate) fn last(&self) -> Option<(u64, Step<Bytes>)> {
@@ -158,7 +187,11 @@ impl Play {
     }
 }
 
-fn filter<T: Toxic>(attributes: Value, scope: &Scope, at: Option<Meter>) -> Box<dyn StreamFilter<Event>> {
+pub(crate) fn filter<T: Toxic>(
+    attributes: Value,
+    scope: &Scope,
+    at: Option<Meter>,
+) -> Box<dyn StreamFilter<Event>> {
     let body = match instance::<T>(attributes, scope) {
         Instance::Body(body) => body,
         Instance::Exchange(mut exchange) => exchange.body(scope).expect("the toxic acts on the body"),

@@ -131,6 +131,11 @@ impl StreamFilter<Event> for Failing {
         self.fail_if_reached(now, out);
     }
 
+    fn pass(&mut self, item: &Event, now: Moment) -> bool {
+        // Where events are numbered, the last one is kept.
+        !self.numbered && !self.open && self.tracker.pass_before(item, now)
+    }
+
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
         if !self.done {
             out.skip(self.tracker.missed());

@@ -109,6 +109,18 @@ impl Pick {
         }
     }
 
+    /// Counts a piece that is before or behind the place. `false`, with nothing counted: [`choose`](Self::choose) has to
+    /// decide.
+    pub(super) fn pass(&mut self, piece: &Event, now: Moment) -> bool {
+        let By::Place { tracker, done } = &mut self.by else { return false };
+        if !*done && tracker.reached(now) {
+            return false;
+        }
+        self.events += u64::from(piece.is_event());
+        tracker.pass(piece);
+        true
+    }
+
     /// Says at the end of the stream why nothing was chosen, unless only the dice said so.
     pub(super) fn finish<T: crate::Weight>(&self, out: &mut Schedule<T>) {
         match &self.by {
