@@ -26,6 +26,33 @@ impl StreamFilter<Bytes> for Log {
     }
 }
 
+/// Lets every item through. At first it may hold what it sends, and ask to be woken.
+#[derive(Default)]
+struct Open {
+    hold: u64,
+    wake: Option<(u64, fn(Moment, &mut Schedule<Bytes>))>,
+}
+
+impl StreamFilter<Bytes> for Open {
+    fn on_start(&mut self, _: Moment, out: &mut Schedule<Bytes>) {
+        out.hold_until(ms(self.hold));
+        if let Some((at, _)) = self.wake {
+            out.wake_at(ms(at));
+        }
+    }
+    fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
+        out.send(now, item);
+    }
+    fn on_wakeup(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        if let Some((_, woken)) = self.wake {
+            woken(now, out);
+        }
+    }
+    fn pass(&mut self, _: &Bytes, _: Moment) -> bool {
+        true
+    }
+}
+
 fn ms(ms: u64) -> Moment {
     Moment::from_millis(ms)
 }
@@ -345,4 +372,38 @@ fn only_a_break_comes_after_the_end_and_nothing_after_a_break() {
     let left: Vec<_> = std::iter::from_fn(|| pipeline.poll(ms(10))).collect();
     assert_eq!(left, [Step::End, Step::Close]);
     assert_eq!(pipeline.weight(), 0);
+}
+
+/// What leaves at which moment when an item comes at 10, first polled at `polls`.
+fn leaving(filters: Vec<Open>, polls: &[u64]) -> Vec<(u64, Step<Bytes>)> {
+    let mut pipeline = Pipeline::default();
+    for (toxic, filter) in (0..).zip(filters) {
+        pipeline.append(Moment::ZERO, id(toxic, 0), Box::new(filter));
+    }
+    pipeline.push(ms(10), Step::Item(Bytes::from_static(b"item")));
+    let mut left = Vec::new();
+    for at in polls {
+        left.extend(std::iter::from_fn(|| pipeline.poll(ms(*at))).map(|step| (*at, step)));
+    }
+    left
+}
+
+#[test]
+fn no_item_goes_past_a_filter_that_holds_wakes_before_it_or_has_ended() {
+    let item = || Step::Item(Bytes::from_static(b"item"));
+    let open = Open::default;
+    assert_eq!(leaving(vec![open(), open(), open()], &[9, 10]), [(10, item())]);
+    for index in 0..3 {
+        let row = |odd: Open| {
+            let mut row = vec![open(), open(), open()];
+            row[index] = odd;
+            row
+        };
+        let held = row(Open { hold: 30, wake: None });
+        assert_eq!(leaving(held, &[10, 29, 30]), [(30, item())]);
+        let woken = row(Open { hold: 0, wake: Some((5, |now, out| out.send(now, "woken".into()))) });
+        assert_eq!(leaving(woken, &[20]), [(20, Step::Item("woken".into())), (20, item())]);
+        let reset = row(Open { hold: 0, wake: Some((5, |now, out| out.reset(now))) });
+        assert_eq!(leaving(reset, &[5, 20]), [(5, Step::Reset)]);
+    }
 }
