@@ -112,10 +112,19 @@ impl Facts<'_> {
         hex
     }
 
-    /// In the form of a UUID.
+    /// A random UUID (RFC 9562, section 5.4).
     pub(crate) fn uuid(&self) -> String {
-        let hex = self.hex(32);
-        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+        let (high, low) = (mix(self.id), mix(self.id.wrapping_add(1)));
+        let (version, variant) = (0x4000 | high & 0xfff, 0x8000 | low >> 50);
+        let (first, second, last) = (high >> 32, high >> 16 & 0xffff, low & 0xffff_ffff_ffff);
+        format!("{first:08x}-{second:04x}-{version:04x}-{variant:04x}-{last:012x}")
+    }
+
+    /// So many characters of base 58, in which letters and digits that look alike are left out.
+    pub(crate) fn base58(&self, characters: usize) -> String {
+        const ALPHABET: &[u8; 58] = b"123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz";
+        let words = (0..).map(|word| mix(self.id.wrapping_add(word)));
+        words.take(characters).map(|word| char::from(ALPHABET[(word % 58) as usize])).collect()
     }
 
     pub(crate) fn wait_or(&self, usual: Duration) -> Duration {

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -132,6 +134,32 @@ fn anthropic_says_the_rest_as_anthropic_does() {
 }
 
 #[test]
+fn ids_have_the_form_of_the_providers_and_differ() {
+    let facts = |id| Facts { id, ..FACTS };
+    let id_of = |dialect, id, name: &str| {
+        let (_, body) = failure(dialect, Operation::Chat, Cause::Overloaded, &facts(id));
+        body[name].as_str().unwrap_or_default().to_owned()
+    };
+    let request_ids: BTreeSet<_> = (0..100).map(|id| id_of(Dialect::Anthropic, id, "request_id")).collect();
+    assert_eq!(request_ids.len(), 100);
+    for id in &request_ids {
+        // As in the provider's documentation: req_011CSHoEeqs5C35K2UUqR7Fy.
+        let rest = id.strip_prefix("req_011C").unwrap_or_default();
+        let is_base58 = |c: char| c.is_ascii_alphanumeric() && !"0OIl".contains(c);
+        assert!(rest.len() == 20 && rest.chars().all(is_base58), "{id}");
+    }
+    assert!(request_ids.iter().flat_map(|id| id[8..].chars()).any(|c| c > 'f'), "more than hexadecimal");
+    let uuids: BTreeSet<_> = (0..100).map(|id| facts(id).uuid()).collect();
+    assert_eq!(uuids.len(), 100);
+    for uuid in &uuids {
+        let lengths: Vec<_> = uuid.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12], "{uuid}");
+        assert!(uuid.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()), "{uuid}");
+        assert_eq!((&uuid[14..15], "89ab".contains(&uuid[19..20])), ("4", true), "{uuid}");
+    }
+}
+
+#[test]
 fn sse_26_a_failure_within_a_stream_is_the_dialects_own() {
     let frame = |dialect, operation, cause| {
         let events = in_stream(Some(dialect), Some(operation), cause, &FACTS, 9);
@@ -142,7 +170,7 @@ fn sse_26_a_failure_within_a_stream_is_the_dialects_own() {
         format!(
             "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}},\
              \"request_id\":\"req_011C{}\"}}\n\n",
-            FACTS.hex(20)
+            FACTS.base58(20)
         )
     );
     let chat = frame(Dialect::OpenAi, Operation::Chat, Cause::ServerError);

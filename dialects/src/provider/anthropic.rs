@@ -228,5 +228,5 @@ fn time(seconds: u64) -> String {
 }
 
 fn request_id(facts: &Facts<'_>) -> String {
-    format!("req_011C{}", facts.hex(20))
+    format!("req_011C{}", facts.base58(20))
 }
