@@ -26,11 +26,13 @@ impl StreamFilter<Bytes> for Log {
     }
 }
 
+type OnWakeup = fn(Moment, &mut Schedule<Bytes>);
+
 /// Lets every item through. At first it may hold what it sends, and ask to be woken.
 #[derive(Default)]
 struct Open {
     hold: u64,
-    wake: Option<(u64, fn(Moment, &mut Schedule<Bytes>))>,
+    wake: Option<(u64, OnWakeup)>,
 }
 
 impl StreamFilter<Bytes> for Open {
