@@ -17,8 +17,7 @@ mod tests;
 mod text;
 
 pub use document::{Document, Node};
-pub(crate) use edit::remove;
-pub use edit::{EditError, apply, same};
+pub use edit::{EditError, apply, remove, same};
 pub use op::{Change, JsonType, Op, PatchOp, Path, PathEdit, Pointer};
 pub use scan::{Kind, NotJson, Span, members};
 pub use splice::Splices;

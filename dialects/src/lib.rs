@@ -14,6 +14,7 @@
 //! - [`hits`]: answers of vector searches, spoilt in place.
 //! - [`json`]: JSON documents, edited in place.
 //! - [`outcome`]: how an attempt came out, read from a response or an event.
+//! - [`parts`]: where the parts of chat responses are.
 //! - [`provider`]: everything known of each provider, one file and one row each.
 
 pub mod checks;
@@ -29,6 +30,7 @@ pub mod json;
 mod media_type;
 mod named;
 pub mod outcome;
+pub mod parts;
 pub mod provider;
 
 pub use content::Shape;
@@ -39,3 +41,5 @@ pub use failure::{Cause, Facts, Failure};
 pub use form::BodyForm;
 pub use hits::HitsFault;
 pub use media_type::MediaType;
+pub use parts::Part;
+pub use provider::Provider;

@@ -200,7 +200,7 @@ fn success(dialect: Option<Dialect>, operation: Option<Operation>, root: Node<'_
         matches!(operation, Some(Operation::Chat | Operation::Responses | Operation::Completions));
     let has_content = provider.content.iter().any(|path| {
         let mut found = false;
-        signs::visit(root, path, &mut |node| found |= crate::content::filled(Some(node)));
+        crate::parts::visit(root, path, &mut |node| found |= crate::content::filled(Some(node)));
         found
     });
     if let Some(cause) = signs::finished(provider, root)

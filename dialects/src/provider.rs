@@ -14,6 +14,7 @@ use crate::{
     json::Node,
     named::named,
     outcome::Sign,
+    parts::Parts,
 };
 
 mod anthropic;
@@ -73,6 +74,8 @@ pub struct Provider {
     pub(crate) content: &'static [&'static str],
     /// Where a response or an event says why it ended. Paths as of `content`.
     pub(crate) finish: &'static [&'static str],
+    /// Where a chat response or an event has its other parts.
+    pub(crate) parts: Parts,
     /// What tells a cause in its failures, before what all providers share. The first that is found counts.
     pub(crate) signs: &'static [(Sign, Cause)],
     /// Whether a body is a failure although its status is a success, other than by a member `error`.
@@ -98,6 +101,7 @@ const BLANK: Provider = Provider {
     hits: None,
     content: &[],
     finish: &[],
+    parts: Parts::NONE,
     signs: &[],
     is_failure: |_| false,
     is_partial: |_| false,

@@ -201,7 +201,7 @@ fn select<'d>(document: &'d Document<'_>, path: &Path) -> Vec<Node<'d>> {
 }
 
 /// Removes values and the commas beside them. Of a member all duplicates go too, lest an older one show.
-pub(crate) fn remove<'d>(document: &'d Document<'_>, nodes: impl IntoIterator<Item = Node<'d>>) -> Splices {
+pub fn remove<'d>(document: &'d Document<'_>, nodes: impl IntoIterator<Item = Node<'d>>) -> Splices {
     let mut splices = Splices::new();
     let doomed: Vec<_> = nodes.into_iter().collect();
     let mut parents = BTreeSet::new();

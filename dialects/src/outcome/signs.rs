@@ -7,6 +7,7 @@ use crate::{
     Cause, Operation,
     content::filled,
     json::{Kind, Node},
+    parts::visit,
     provider::Provider,
 };
 
@@ -349,19 +350,4 @@ pub(super) fn finished(provider: &Provider, root: Node<'_>) -> Option<Cause> {
         });
     }
     cause
-}
-
-/// Gives every node at a path: names separated by dots, `[]` after a name for every item of a list.
-pub(super) fn visit<'d>(node: Node<'d>, path: &str, give: &mut impl FnMut(Node<'d>)) {
-    let (step, rest) = path.split_once('.').map_or((path, None), |(step, rest)| (step, Some(rest)));
-    let (name, is_list) = step.strip_suffix("[]").map_or((step, false), |name| (name, true));
-    let Some(next) = node.get(name) else { return };
-    let is_each = is_list && next.kind() == Kind::Array;
-    let one = (!is_list).then_some(next);
-    for node in is_each.then(|| next.children()).into_iter().flatten().chain(one) {
-        match rest {
-            Some(rest) => visit(node, rest, give),
-            None => give(node),
-        }
-    }
 }

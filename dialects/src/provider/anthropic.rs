@@ -12,6 +12,7 @@ use crate::{
     dialect::{Asked, Claim},
     failure::whole_seconds,
     outcome::Sign::Word,
+    parts::Parts,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -24,6 +25,13 @@ pub(super) static PROVIDER: Provider = Provider {
     frame: |_, _, cause, facts, _| frame(cause, facts),
     content: &["content[].text", "content[].name"],
     finish: &["stop_reason", "delta.stop_reason", "message.stop_reason"],
+    parts: Parts {
+        model: &["model", "message.model"],
+        usage: &["usage", "message.usage"],
+        tool_name: &["content[].name", "content_block.name"],
+        tool_id: &["content[].id", "content_block.id"],
+        tool_arguments: &["content[].input", "content_block.input", "delta.partial_json"],
+    },
     signs: &[
         (Word("ramp_limit_exceeded"), Cause::SlowDown),
         (Word("enforced_spend_limit_reached"), Cause::SpendLimit),

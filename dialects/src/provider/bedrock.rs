@@ -11,6 +11,7 @@ use crate::{
     embeddings::{Numbers, Vectors},
     json::{Document, Node},
     outcome::Sign::{Text, Word},
+    parts::Parts,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -44,6 +45,13 @@ pub(super) static PROVIDER: Provider = Provider {
         "results[].outputText",
     ],
     finish: &["stopReason", "stop_reason"],
+    parts: Parts {
+        model: &["model"],
+        usage: &["usage"],
+        tool_name: &["output.message.content[].toolUse.name", "start.toolUse.name", "content[].name"],
+        tool_id: &["output.message.content[].toolUse.toolUseId", "start.toolUse.toolUseId", "content[].id"],
+        tool_arguments: &["output.message.content[].toolUse.input", "delta.toolUse.input", "content[].input"],
+    },
     signs: &[
         (Text("too many tokens, please wait"), Cause::RateLimitTokens),
         (Word("throttlingexception"), Cause::RateLimitRequests),

@@ -12,6 +12,7 @@ use crate::{
     dialect::{Asked, Claim},
     embeddings::{Numbers, Vectors, list},
     json::Node,
+    parts::Parts,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -26,6 +27,16 @@ pub(super) static PROVIDER: Provider = Provider {
     vectors,
     content: &["message.content[].text", "message.tool_calls", "text", "generations[].text"],
     finish: &["finish_reason", "delta.finish_reason"],
+    parts: Parts {
+        usage: &["usage", "delta.usage", "meta.tokens", "meta.billed_units"],
+        tool_name: &["message.tool_calls[].function.name", "delta.message.tool_calls.function.name"],
+        tool_id: &["message.tool_calls[].id", "delta.message.tool_calls.id"],
+        tool_arguments: &[
+            "message.tool_calls[].function.arguments",
+            "delta.message.tool_calls.function.arguments",
+        ],
+        ..Parts::NONE
+    },
     ..BLANK
 };
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Provider, openai};
-use crate::{Cause, Event, Facts, Failure, Framing, Operation, dialect::Claim};
+use crate::{Cause, Event, Facts, Failure, Framing, Operation, dialect::Claim, parts::Parts};
 
 /// A server of OpenAI's API of which nothing else is known. It has no path of its own.
 pub(super) const OPENAI_SHAPED: Provider = Provider {
@@ -35,6 +35,33 @@ pub(super) const OPENAI_SHAPED: Provider = Provider {
         "output[].arguments",
     ],
     finish: &["choices[].finish_reason", "incomplete_details.reason", "response.incomplete_details.reason"],
+    parts: Parts {
+        model: &["model", "response.model"],
+        usage: &["usage", "response.usage"],
+        tool_name: &[
+            "choices[].message.tool_calls[].function.name",
+            "choices[].delta.tool_calls[].function.name",
+            "output[].name",
+            "item.name",
+            "response.output[].name",
+        ],
+        tool_id: &[
+            "choices[].message.tool_calls[].id",
+            "choices[].delta.tool_calls[].id",
+            "output[].call_id",
+            "item.call_id",
+            "response.output[].call_id",
+        ],
+        tool_arguments: &[
+            "choices[].message.tool_calls[].function.arguments",
+            "choices[].delta.tool_calls[].function.arguments",
+            "output[].arguments",
+            "item.arguments",
+            "response.output[].arguments",
+            "response.function_call_arguments.delta:delta",
+            "response.function_call_arguments.done:arguments",
+        ],
+    },
     signs: &[],
     is_failure: |_| false,
     is_partial: |_| false,

@@ -14,6 +14,7 @@ use crate::{
     form::Head,
     json::Node,
     outcome::Sign::{Text, Word},
+    parts::Parts,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -33,6 +34,13 @@ pub(super) static PROVIDER: Provider = Provider {
         "candidates[].content.parts[].inlineData",
     ],
     finish: &["candidates[].finishReason", "promptFeedback.blockReason"],
+    parts: Parts {
+        model: &["modelVersion"],
+        usage: &["usageMetadata"],
+        tool_name: &["candidates[].content.parts[].functionCall.name"],
+        tool_id: &["candidates[].content.parts[].functionCall.id"],
+        tool_arguments: &["candidates[].content.parts[].functionCall.args"],
+    },
     signs: &[
         // A quota per day; the limits per minute are of the same status and text.
         (Text("perday"), Cause::QuotaExhausted),

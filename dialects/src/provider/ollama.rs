@@ -9,6 +9,7 @@ use crate::{
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
     json::Node,
+    parts::Parts,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -22,6 +23,13 @@ pub(super) static PROVIDER: Provider = Provider {
     vectors,
     content: &["message.content", "message.tool_calls", "response"],
     finish: &["done_reason"],
+    parts: Parts {
+        model: &["model"],
+        usage: &["prompt_eval_count", "eval_count"],
+        tool_name: &["message.tool_calls[].function.name"],
+        tool_id: &["message.tool_calls[].id"],
+        tool_arguments: &["message.tool_calls[].function.arguments"],
+    },
     ..BLANK
 };
 
