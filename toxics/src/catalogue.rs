@@ -38,6 +38,9 @@ const BUILT_IN: &[Definition] = &[
     Definition::of::<message::StreamError>(),
     Definition::of::<message::Reframe>(),
     Definition::of::<message::Edit>(),
+    Definition::of::<message::ToolCall>(),
+    Definition::of::<message::Model>(),
+    Definition::of::<message::Usage>(),
     Definition::of::<message::Embedding>(),
     Definition::of::<message::Hits>(),
 ];

@@ -2,13 +2,11 @@ use aconite_dialects::{
     Event,
     json::{self, EditError, Op},
 };
-use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    BodyFilter, BodyForm, Dice, DocumentFilter, Instance, Level, Moment, Schedule, Scope, StreamFilter, Toxic,
-};
+use super::json_edit::{Edited, JsonEdit, NO_MATCH, on_json};
+use crate::{Dice, Instance, Level, Scope, Toxic};
 
 /// Edits JSON: a document, or the data of each event of a stream.
 ///
@@ -41,65 +39,19 @@ impl Toxic for Edit {
     }
 
     fn start(&self, scope: &Scope, _: Dice) -> Instance {
-        let editor = Editor { ops: self.ops.clone(), struck: false, skipped: "no_events" };
-        match scope.body {
-            BodyForm::Events(_) => Instance::Body(BodyFilter::Events(Box::new(editor))),
-            BodyForm::Document => Instance::Body(BodyFilter::Document(Box::new(editor))),
-            BodyForm::Opaque => Instance::Idle("not_json"),
-        }
+        on_json(scope, Editing(self.ops.clone()))
     }
 }
 
-struct Editor {
-    ops: Vec<Op>,
-    struck: bool,
-    /// Why the last event was left alone.
-    skipped: &'static str,
-}
+struct Editing(Vec<Op>);
 
-impl Editor {
-    fn apply(&self, body: &[u8]) -> Result<Bytes, &'static str> {
-        match json::apply(body, &self.ops) {
-            Ok(Some(edited)) => Ok(edited),
+impl JsonEdit for Editing {
+    fn edit(&mut self, data: &[u8], _: Option<&Event>) -> Result<Edited, &'static str> {
+        match json::apply(data, &self.0) {
+            Ok(Some(edited)) => Ok(Edited::Data(edited)),
             Err(EditError::NotJson(_)) => Err("not_json"),
-            Ok(None) | Err(_) => Err("no_match"),
+            Ok(None) | Err(_) => Err(NO_MATCH),
         }
-    }
-}
-
-impl DocumentFilter for Editor {
-    fn edit(&mut self, body: &Bytes) -> Result<Bytes, &'static str> {
-        self.apply(body)
-    }
-}
-
-impl StreamFilter<Event> for Editor {
-    fn on_item(&mut self, item: Event, now: Moment, out: &mut Schedule<Event>) {
-        if !item.is_event() {
-            out.send(now, item);
-            return;
-        }
-        match self.apply(&item.data()) {
-            Ok(data) => {
-                self.struck = true;
-                out.strike(now);
-                out.send(now, item.with_data(&data));
-            }
-            Err(reason) => {
-                // That an event could be read says more than that another could not.
-                if self.skipped != "no_match" {
-                    self.skipped = reason;
-                }
-                out.send(now, item);
-            }
-        }
-    }
-
-    fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
-        if !self.struck {
-            out.skip(self.skipped);
-        }
-        out.end(now);
     }
 }
 
@@ -109,7 +61,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::message::script::{CHAT, Play, check, sse};
+    use crate::{
+        BodyForm,
+        message::script::{CHAT, Play, check, sse},
+    };
 
     fn document(ops: serde_json::Value, body: &str) -> Play {
         let scope = Scope { body: BodyForm::Document, ..Scope::default() };

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Cut, Drop, Duplicate, Edit, Garble, Pause, Reframe, Reorder, SlowStream, StreamError,
+    Cut, Drop, Duplicate, Edit, Garble, Model, Pause, Reframe, Reorder, SlowStream, StreamError, ToolCall,
+    Usage,
     script::{CHAT, Play, filter, sse},
 };
 use crate::{BodyForm, Moment, Schedule, Scope, StreamFilter};
@@ -25,6 +26,7 @@ fn timeless() -> Vec<(New, Value)> {
         (Play::new::<Reorder>, json!({"rate": 0.5, "which": "any"})),
         (Play::new::<StreamError>, json!({"at": {"bytes": 200}, "cause": "overloaded"})),
         (Play::new::<Edit>, json!({"ops": [{"path": "$.choices[0].delta.content", "set": "x"}]})),
+        (Play::new::<Usage>, json!({"how": "missing"})),
         (Play::new::<Pause>, json!({"at": {"events": 1}, "for": 300, "hold_comments": true})),
         (Play::new::<SlowStream>, json!({"between": 10, "jitter": 5, "hold_comments": true})),
     ];
@@ -54,6 +56,8 @@ fn idle() -> Vec<(New, Joining, Value)> {
             json!({"at": {"events": 99}, "cause": "overloaded"}),
         ),
         (Play::new::<Edit>, Play::joining::<Edit>, json!({"ops": [{"path": "$.absent", "null": true}]})),
+        (Play::new::<Model>, Play::joining::<Model>, json!({"served": "other"})),
+        (Play::new::<ToolCall>, Play::joining::<ToolCall>, json!({"how": "bad_json"})),
         (Play::new::<Pause>, Play::joining::<Pause>, json!({"at": {"events": 99}, "for": 9})),
         (Play::new::<SlowStream>, Play::joining::<SlowStream>, json!({"first": 5, "hold_comments": true})),
         (Play::new::<Reframe>, Play::joining::<Reframe>, json!({"how": "no_event_name"})),

@@ -17,9 +17,11 @@ mod header_lines;
 mod headers;
 mod hits;
 mod html;
+mod json_edit;
 #[cfg(test)]
 mod laws;
 mod length_lie;
+mod model;
 mod pause;
 mod reframe;
 mod reorder;
@@ -28,6 +30,8 @@ mod script;
 mod slow_stream;
 mod stream_error;
 mod timing;
+mod tool_call;
+mod usage;
 mod which;
 
 pub use cut::Cut;
@@ -43,12 +47,15 @@ pub use headers::Headers;
 pub use hits::Hits;
 pub use html::Html;
 pub use length_lie::LengthLie;
+pub use model::Model;
 pub use pause::Pause;
 pub use reframe::Reframe;
 pub use reorder::Reorder;
 pub use slow_stream::SlowStream;
 pub use stream_error::StreamError;
 pub use timing::Distribution;
+pub use tool_call::ToolCall;
+pub use usage::Usage;
 pub use which::Which;
 
 /// A toxic that acts on events, where there are some.

@@ -1,5 +1,8 @@
 //! Plays a body through a toxic under test, and writes down what leaves and when.
-use aconite_dialects::{Dialect, Event, Framing, Meter, Operation};
+use aconite_dialects::{
+    Decoder, Dialect, Event, Framing, Meter, Operation,
+    conversation::{self, Accumulator, Answer, Codec},
+};
 use bytes::Bytes;
 use http::{request, response};
 use serde_json::Value;
@@ -262,4 +265,83 @@ pub(crate) const CHAT: &str = concat!(
 /// Its blocks.
 pub(crate) fn chat_pieces() -> impl Iterator<Item = String> {
     CHAT.split_inclusive("\n\n").map(str::to_owned)
+}
+
+/// One answer of a chat provider: text and a call of a tool, as a document and as a stream.
+pub(crate) struct Chat {
+    pub(crate) dialect: Dialect,
+    pub(crate) model: &'static str,
+    operation: Operation,
+    codec: &'static dyn Codec,
+    document: &'static str,
+    stream: &'static str,
+}
+
+/// The same answer from every chat provider.
+pub(crate) fn chats() -> [Chat; 5] {
+    macro_rules! chat {
+        ($dialect:ident, $operation:ident, $codec:ident, $folder:literal, $model:literal) => {
+            Chat {
+                dialect: Dialect::$dialect,
+                model: $model,
+                operation: Operation::$operation,
+                codec: conversation::$codec,
+                document: include_str!(concat!(
+                    "../../../dialects/src/conversation/tests/data/",
+                    $folder,
+                    "/answer.json"
+                )),
+                stream: include_str!(concat!(
+                    "../../../dialects/src/conversation/tests/data/",
+                    $folder,
+                    "/stream"
+                )),
+            }
+        };
+    }
+    [
+        chat!(OpenAi, Chat, OPENAI_CHAT, "openai-chat", "m-1-2025-08-07"),
+        chat!(OpenAi, Responses, OPENAI_RESPONSES, "openai-responses", "m-1-2025-08-07"),
+        chat!(Anthropic, Chat, ANTHROPIC, "anthropic", "m-1-20250929"),
+        chat!(Gemini, Chat, GEMINI, "gemini", "m-1-001"),
+        chat!(Ollama, Chat, OLLAMA, "ollama", "m-1"),
+    ]
+}
+
+impl Chat {
+    /// The stream and the document, each with the scope that it is sent in.
+    pub(crate) fn forms(&self) -> [(Scope, &'static str); 2] {
+        let scope = |body| Scope {
+            dialect: Some(self.dialect),
+            operation: Some(self.operation),
+            body,
+            ..Scope::default()
+        };
+        [
+            (scope(BodyForm::Events(self.codec.framing())), self.stream),
+            (scope(BodyForm::Document), self.document),
+        ]
+    }
+
+    /// A document as the provider's clients read it.
+    pub(crate) fn read(&self, body: &str) -> Answer {
+        self.codec.read_answer(body.as_bytes()).unwrap()
+    }
+
+    /// A stream as the provider's clients read it.
+    pub(crate) fn read_stream(&self, body: &str) -> Answer {
+        let mut decoder = Decoder::new(self.codec.framing(), 1 << 20);
+        decoder.push(Bytes::copy_from_slice(body.as_bytes()));
+        let (mut reader, mut answer) = (self.codec.stream_reader(), Accumulator::default());
+        while let Some(event) = decoder.next() {
+            let data = event.data();
+            if event.is_event() && data.trim_ascii() != b"[DONE]" {
+                for delta in reader.read(event.name().as_deref(), &data).unwrap() {
+                    answer.push(delta);
+                }
+            }
+        }
+        reader.end().into_iter().for_each(|delta| answer.push(delta));
+        answer.into_answer()
+    }
 }
