@@ -133,6 +133,8 @@ mod tests {
             (Dialect::Gemini, "/v1/projects/p/models/g:streamRawPredict", None, Some(true)),
             (Dialect::Gemini, "/v1beta/models/g:generateContent?x=stream", None, Some(false)),
             (Dialect::Gemini, "/v1beta/openai/chat/completions", None, None),
+            (Dialect::Anthropic, "/v1/publishers/anthropic/models/m:streamRawPredict", None, Some(true)),
+            (Dialect::Anthropic, "/v1/messages", None, None),
             (Dialect::Bedrock, "/model/a.b:0/converse-stream", None, Some(true)),
             (Dialect::Bedrock, "/model/a.b:0/invoke-with-response-stream", None, Some(true)),
             (Dialect::Bedrock, "/model/a.b:0/invoke", None, Some(false)),

@@ -4,10 +4,12 @@
 //! A provider that serves OpenAI's API says only what differs: `..OPENAI_SHAPED`. A vector store starts from `..BLANK`,
 //! of which nothing is known; so does whoever shares nothing with OpenAI.
 
+use std::borrow::Cow;
+
 use crate::{
     Cause, Event, Facts, Failure, Framing, Operation,
     content::Stream,
-    dialect::{Asked, Claim},
+    dialect::{Asked, Claim, model_in_path},
     embeddings::Vectors,
     form::Head,
     hits::Hits,
@@ -53,6 +55,10 @@ pub struct Provider {
     pub serves_openai: bool,
     /// What a path is for.
     pub(crate) path: fn(&Asked<'_>) -> Claim,
+    /// Whether a chat or a completion is streamed if the body does not say it.
+    pub(crate) streams_by_default: bool,
+    /// Whether its paths name the model.
+    pub(crate) has_model_in_path: bool,
     /// Its streams. The first whose operations include the request's is the one that answers it.
     pub(crate) streams: &'static [&'static Stream],
     /// How it frames its streams where the content type does not say.
@@ -91,6 +97,8 @@ const BLANK: Provider = Provider {
     headers: &[],
     serves_openai: false,
     path: |_| Claim::No,
+    streams_by_default: false,
+    has_model_in_path: false,
     streams: &[],
     framing: Framing::Sse,
     framing_of_json: None,
@@ -176,5 +184,15 @@ impl Provider {
     /// What is known of a dialect, or of a server whose dialect is not known.
     pub fn of(dialect: Option<Dialect>) -> &'static Self {
         dialect.map_or(&UNKNOWN, Dialect::provider)
+    }
+
+    /// The model that the path names, for providers whose paths do.
+    pub fn model_in_path<'p>(&self, path: &'p str) -> Option<Cow<'p, str>> {
+        if self.has_model_in_path { model_in_path(path) } else { None }
+    }
+
+    /// Whether a request is streamed whose body does not say it.
+    pub fn streams_by_default(&self, operation: Option<Operation>) -> bool {
+        self.streams_by_default && matches!(operation, Some(Operation::Chat | Operation::Completions))
     }
 }

@@ -1,5 +1,6 @@
 //! What is known of a request.
 use std::{
+    borrow::Cow,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -8,6 +9,7 @@ use aconite_dialects::{
     Dialect, Operation,
     form::{Head, Response},
     json,
+    provider::Provider,
 };
 use aconite_toxics::{BodyForm, Direction, JsonBody, RequestFacts, Scope};
 use bytes::Bytes;
@@ -29,7 +31,7 @@ pub(crate) struct Facts {
     pub(crate) body: Option<JsonBody>,
 }
 
-/// What a request's body says of itself.
+/// What a request says of itself: in its path, its header section or its body.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Said {
     pub(crate) model: Option<String>,
@@ -60,6 +62,7 @@ impl Facts {
         let path = head.uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let has_header = |name: &str| headers.contains_key(name);
         let known = aconite_dialects::recognise(host, head.method.as_str(), path.path(), has_header);
+        let model = Provider::of(known.dialect).model_in_path(path.path()).map(Cow::into_owned);
         Self {
             method: head.method.clone(),
             host: if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
@@ -72,7 +75,7 @@ impl Facts {
             scene: text(&super::headers::SCENE),
             test_id: text(&super::headers::TEST_ID),
             headers,
-            said: Said::default(),
+            said: Said { model, streaming: None },
             body: None,
             path,
         }
@@ -80,7 +83,9 @@ impl Facts {
 
     /// The body was read.
     pub(crate) fn read(&mut self, body: Bytes) {
-        self.said = Said::by(&body);
+        let said = Said::by(&body);
+        self.said.model = said.model.or_else(|| self.said.model.take());
+        self.said.streaming = said.streaming;
         self.body = Some(JsonBody::new(body));
     }
 
@@ -97,11 +102,17 @@ impl Facts {
 
     /// Whether the request asks for a streamed answer, as far as is known.
     pub(crate) fn streaming(&self) -> Option<bool> {
-        self.said.streaming.or_else(|| {
+        let by_head = || {
             let header = |name: &str| self.headers.get(name).map(HeaderValue::as_bytes);
             let (path, query) = (self.path.path(), self.path.query().unwrap_or_default());
             Head { path, query, header: &header }.asks_for_stream(self.dialect)
-        })
+        };
+        // A body that says nothing leaves it to the default; a body that was not read could still say it.
+        let by_default = || {
+            let streams = Provider::of(self.dialect).streams_by_default(self.operation);
+            (self.body.is_some() && streams).then_some(true)
+        };
+        self.said.streaming.or_else(by_head).or_else(by_default)
     }
 
     pub(crate) fn as_request_facts(&self) -> RequestFacts<'_> {
@@ -148,4 +159,32 @@ fn content_type(headers: &HeaderMap) -> Option<&str> {
 /// The length that a head announces.
 pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(path: &str, body: Option<&'static str>) -> (Option<String>, Option<bool>) {
+        let request = http::Request::post(path).body(()).unwrap();
+        let mut facts = Facts::of(&mut request.into_parts().0, &"127.0.0.1".into());
+        if let Some(body) = body {
+            facts.read(Bytes::from_static(body.as_bytes()));
+        }
+        (facts.said.model.clone(), facts.streaming())
+    }
+
+    #[test]
+    fn the_model_and_the_stream_are_read_where_the_provider_has_them() {
+        let model = |name: &str| Some(name.to_owned());
+        let gemini = "/v1beta/models/g:streamGenerateContent";
+        assert_eq!(facts(gemini, None), (model("g"), Some(true)));
+        assert_eq!(facts(gemini, Some("{}")), (model("g"), Some(true)));
+        assert_eq!(facts("/model/b/invoke", None), (model("b"), Some(false)));
+        let chat = "/v1/chat/completions";
+        assert_eq!(facts(chat, None), (None, None));
+        assert_eq!(facts(chat, Some(r#"{"model":"m","stream":true}"#)), (model("m"), Some(true)));
+        assert_eq!(facts("/api/chat", Some(r#"{"model":"m"}"#)), (model("m"), Some(true)));
+        assert_eq!(facts("/api/chat", Some(r#"{"model":"m","stream":false}"#)), (model("m"), Some(false)));
+    }
 }

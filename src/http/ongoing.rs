@@ -293,7 +293,9 @@ impl Ongoing {
     /// What the request's body said came to light later.
     pub(crate) fn said(&self, said: &super::facts::Said) {
         self.record.note(|course| {
-            course.model = said.model.as_deref().map(Into::into);
+            if let Some(model) = said.model.as_deref() {
+                course.model = Some(model.into());
+            }
             course.streaming |= said.streaming.unwrap_or(false);
         });
     }

@@ -149,3 +149,18 @@ fn whoever_has_models_has_a_name_in_telemetry() {
         assert_eq!(provider.telemetry.is_some(), !provider.streams.is_empty(), "{dialect}");
     }
 }
+
+#[test]
+fn only_ollama_streams_by_default() {
+    assert!(Dialect::Ollama.provider().streams_by_default(Some(Operation::Chat)));
+    assert!(!Dialect::Ollama.provider().streams_by_default(Some(Operation::Embeddings)));
+    assert!(!Dialect::OpenAi.provider().streams_by_default(Some(Operation::Chat)));
+}
+
+#[test]
+fn only_some_providers_name_the_model_in_the_path() {
+    let model = |dialect: Dialect, path| dialect.provider().model_in_path(path).map(Cow::into_owned);
+    assert_eq!(model(Dialect::Gemini, "/v1beta/models/g:generateContent").as_deref(), Some("g"));
+    assert_eq!(model(Dialect::Azure, "/openai/deployments/d/chat/completions").as_deref(), Some("d"));
+    assert_eq!(model(Dialect::OpenAi, "/v1/models/m"), None);
+}

@@ -20,6 +20,8 @@ pub(super) static PROVIDER: Provider = Provider {
     hosts: &["api.anthropic.com"],
     headers: &["anthropic-version"],
     path,
+    // Vertex.
+    asks_for_stream: |head| head.last_step().ends_with(":streamRawPredict").then_some(true),
     streams: &[&MESSAGES],
     failure: |_, cause, facts| failure(cause, facts),
     frame: |_, _, cause, facts, _| frame(cause, facts),

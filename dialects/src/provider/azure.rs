@@ -21,6 +21,7 @@ pub(super) static PROVIDER: Provider = Provider {
         );
         openai::claim(asked, is_own)
     },
+    has_model_in_path: true,
     failure: |_, cause, facts| failure(cause, facts),
     signs: &[
         (Word("deploymentnotfound"), Cause::ModelNotFound),

@@ -25,6 +25,7 @@ pub(super) static PROVIDER: Provider = Provider {
         }
         _ => Claim::No,
     },
+    has_model_in_path: true,
     streams: &[&CONVERSE],
     framing: Framing::AwsEventStream,
     asks_for_stream: |head| match &*head.last_step() {

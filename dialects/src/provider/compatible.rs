@@ -15,6 +15,8 @@ pub(super) const OPENAI_SHAPED: Provider = Provider {
     headers: &[],
     serves_openai: true,
     path: |_| Claim::No,
+    streams_by_default: false,
+    has_model_in_path: false,
     streams: openai::STREAMS,
     failure: |_, cause, facts| {
         let plain = plain(cause, facts)?;

@@ -21,6 +21,7 @@ pub(super) static PROVIDER: Provider = Provider {
     telemetry: Some("gcp.gen_ai"),
     hosts: &["generativelanguage.googleapis.com", "aiplatform.googleapis.com", "*-aiplatform.googleapis.com"],
     path,
+    has_model_in_path: true,
     streams: &[&GENERATE],
     framing_of_json: Some(Framing::JsonArray),
     asks_for_stream,

@@ -16,6 +16,7 @@ pub(super) static PROVIDER: Provider = Provider {
     telemetry: Some("ollama"),
     hosts: &["ollama.com"],
     path,
+    streams_by_default: true,
     streams: &[&LINES],
     framing: Framing::Ndjson,
     failure: |_, cause, facts| failure(cause, facts),
