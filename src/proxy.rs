@@ -10,7 +10,7 @@ use std::{
 };
 
 use aconite_api::model::{Protocol, ProxySpec};
-use aconite_toxics::{Catalogue, ConnectFault, Direction, HostPort, host::bracketed};
+use aconite_toxics::{Catalogue, ConnectFault, Direction, HostPort, bytes::EARLIEST_RESET, host::bracketed};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -165,7 +165,7 @@ async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) {
     let spoiled = connection.connect_fault(on_accept, None);
     match spoiled {
         Some(ConnectFault::ResetOnAccept(after)) => {
-            tokio::time::sleep(after).await;
+            tokio::time::sleep(after.max(EARLIEST_RESET)).await;
             let _ = stream.set_zero_linger();
             return;
         }

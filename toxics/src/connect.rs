@@ -29,7 +29,8 @@ use crate::{Dice, Instance, Level, Millis, Scope, Toxic};
 pub struct Connect {
     /// What fails. Default `refuse`.
     mode: Mode,
-    /// How long after accepting the connection is reset or closed, in the modes `reset_on_accept` and `close_on_accept`. Default 0.
+    /// How long after accepting the connection is reset or closed, in the modes `reset_on_accept` and `close_on_accept`. Default 0. A
+    /// reset comes after 40 ms at the earliest, so that the client's `connect` succeeds.
     after: Millis,
     /// The old address for the mode `stale_address`: an IP address, with a port or with the upstream's own. Default: an
     /// address at which nothing responds.

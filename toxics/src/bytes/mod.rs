@@ -19,7 +19,7 @@ pub use limit_data::LimitData;
 pub use limit_time::LimitTime;
 pub use loss::Loss;
 pub use noop::Noop;
-pub use reset_peer::ResetPeer;
+pub use reset_peer::{EARLIEST_RESET, ResetPeer};
 pub use slicer::Slicer;
 pub use slow_close::SlowClose;
 pub use stall::Stall;

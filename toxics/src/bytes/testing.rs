@@ -2,7 +2,9 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::{Catalogue, Dice, Instance, Moment, Pipeline, Scope, StageId, Step, StreamFilter, ToxicSpec};
+use crate::{
+    Catalogue, Dice, Direction, Instance, Moment, Pipeline, Scope, StageId, Step, StreamFilter, ToxicSpec,
+};
 
 pub(super) fn ms(ms: u64) -> Moment {
     Moment::from_millis(ms)
@@ -10,9 +12,13 @@ pub(super) fn ms(ms: u64) -> Moment {
 
 /// Starts a toxic by type and attributes, with dice of seed 1.
 pub(super) fn start(kind: &str, attributes: &Value) -> Box<dyn StreamFilter<Bytes>> {
+    start_on(&Scope::default(), kind, attributes)
+}
+
+fn start_on(scope: &Scope, kind: &str, attributes: &Value) -> Box<dyn StreamFilter<Bytes>> {
     let spec = ToxicSpec::new(kind, attributes.as_object().cloned().unwrap_or_default());
     let toxic = Catalogue::default().parse(&spec).unwrap();
-    match toxic.start(&Scope::default(), Dice::new(1, "proxy", kind, 0)) {
+    match toxic.start(scope, Dice::new(1, "proxy", kind, 0)) {
         Instance::Bytes(filter) => filter,
         _ => panic!("{kind} does not act on bytes"),
     }
@@ -24,13 +30,24 @@ pub(super) struct Line {
     pub(super) sent: Vec<(Moment, Step<Bytes>)>,
     toxics: Vec<StageId>,
     now: Moment,
+    scope: Scope,
 }
 
 impl Line {
     /// A line with one toxic from the beginning.
     pub(super) fn with(kind: &str, attributes: &Value) -> Self {
-        let mut line =
-            Self { pipeline: Pipeline::default(), sent: Vec::new(), toxics: Vec::new(), now: Moment::ZERO };
+        Self::on(Direction::default(), kind, attributes)
+    }
+
+    /// A line with one toxic on this direction from the beginning.
+    pub(super) fn on(direction: Direction, kind: &str, attributes: &Value) -> Self {
+        let mut line = Self {
+            pipeline: Pipeline::default(),
+            sent: Vec::new(),
+            toxics: Vec::new(),
+            now: Moment::ZERO,
+            scope: Scope { direction, ..Scope::default() },
+        };
         line.add(kind, attributes);
         line
     }
@@ -39,7 +56,7 @@ impl Line {
     pub(super) fn add(&mut self, kind: &str, attributes: &Value) {
         let id = StageId { toxic: self.toxics.len() as u64, revision: 0 };
         self.toxics.push(id);
-        self.pipeline.append(self.now, id, start(kind, attributes));
+        self.pipeline.append(self.now, id, start_on(&self.scope, kind, attributes));
         self.at(self.now);
     }
 
@@ -49,7 +66,7 @@ impl Line {
             first.revision += 1;
         }
         let wanted = self.toxics.clone();
-        self.pipeline.change(self.now, &wanted, |_| Some(start(kind, attributes)));
+        self.pipeline.change(self.now, &wanted, |_| Some(start_on(&self.scope, kind, attributes)));
         self.at(self.now);
     }
 
