@@ -19,7 +19,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    link::{Counters, Governor},
+    link::{Counters, Governor, ProxyHeld},
     metrics::WaitsByToxic,
     plan::{Armed, Decisions, Plan, PlanWatch, byte_stages},
     proxy::ProxyContext,
@@ -237,6 +237,10 @@ impl Governor for ByteGovernor {
         if report.struck.is_some() {
             self.connection.struck(&toxic, &kind);
         }
+    }
+
+    fn held(&self) -> Arc<ProxyHeld> {
+        Arc::clone(&self.connection.proxy.held)
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {

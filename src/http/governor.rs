@@ -7,7 +7,7 @@ use std::{
 
 use super::{body::meter_for, ongoing::Ongoing};
 use crate::{
-    link::Governor,
+    link::{Governor, ProxyHeld},
     metrics::WaitsByToxic,
     plan::{Armed, PlanWatch},
 };
@@ -161,6 +161,10 @@ impl Governor<Event> for BodyGovernor {
 
     fn report(&mut self, id: StageId, report: Report) {
         self.ongoing.report(id.toxic, report);
+    }
+
+    fn held(&self) -> Arc<ProxyHeld> {
+        Arc::clone(&self.ongoing.proxy.held)
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {

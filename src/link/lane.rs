@@ -1,14 +1,11 @@
 //! One direction of one stream: the toxics on it, the clock that they see, and the timer that wakes it.
-use std::{
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    task::{Context, Poll, ready},
-};
+use std::task::{Context, Poll, ready};
 
 use aconite_toxics::{Moment, Pipeline, Step, Weight};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Governor, timer::Timer};
+use super::{Governor, held::Held, timer::Timer};
 
 /// A pipeline of toxics that a [`Governor`] keeps up to date.
 ///
@@ -22,51 +19,12 @@ pub struct Lane<G, T: Weight = Bytes> {
     held: Held,
 }
 
-/// What one lane holds, counted among what all of them do.
-#[derive(Default)]
-struct Held(usize);
-
-/// What all lanes of the process hold, in bytes.
-static ALL_HELD: AtomicUsize = AtomicUsize::new(0);
-
-/// A lane takes no more in beyond its share once all lanes together hold this much, so that a delay on many
-/// connections does not become memory. One alone may hold what its toxics allow, 31 MiB.
-const MOST_HELD: usize = 64 * 1024 * 1024;
-
-/// What any lane may hold, however much others do.
-const SHARE: usize = 256 * 1024;
-
-impl Held {
-    fn set(&mut self, bytes: usize) {
-        if bytes > self.0 {
-            ALL_HELD.fetch_add(bytes - self.0, Relaxed);
-        } else if bytes < self.0 {
-            ALL_HELD.fetch_sub(self.0 - bytes, Relaxed);
-        }
-        self.0 = bytes;
-    }
-
-    fn may_grow(&self) -> bool {
-        self.0 < SHARE || ALL_HELD.load(Relaxed) < MOST_HELD
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.set(0);
-    }
-}
-
 impl<T: Weight, G: Governor<T>> Lane<G, T> {
     /// A lane with the toxics that the governor wants now. Moments count from `opened`.
     pub fn new(opened: Instant, governor: G) -> Self {
-        let mut lane = Self {
-            pipeline: Pipeline::default(),
-            governor,
-            timer: Timer::default(),
-            opened,
-            held: Held::default(),
-        };
+        let held = Held::within(governor.held());
+        let mut lane =
+            Self { pipeline: Pipeline::default(), governor, timer: Timer::default(), opened, held };
         lane.follow();
         lane
     }

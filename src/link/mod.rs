@@ -7,6 +7,7 @@ mod ending;
 mod flow;
 mod frame_watch;
 mod head_watch;
+mod held;
 mod lane;
 mod peek;
 mod socket;
@@ -20,13 +21,14 @@ pub use client_io::ClientIo;
 pub use control::{Framing, OpenStream, Phase, SocketControl};
 pub use counters::{Counters, Traffic};
 pub use ending::{Ending, How, Side};
+pub use held::ProxyHeld;
 pub use lane::Lane;
 pub use peek::{Peek, closed_by_peer};
 pub use socket::ToxicSocket;
 pub use tcp::{finish, prepare, relay};
 pub use timer::Timer;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use aconite_toxics::{Report, StageId, StreamFilter, Weight};
 use bytes::Bytes;
@@ -49,6 +51,12 @@ pub trait Governor<T: Weight = Bytes>: Send {
 
     /// One of them has something to say for the record.
     fn report(&mut self, id: StageId, report: Report);
+
+    /// What all toxics of the proxy hold; what the toxics on this stream hold is counted in it. Default: the stream is on
+    /// its own.
+    fn held(&self) -> Arc<ProxyHeld> {
+        Arc::default()
+    }
 
     /// One of them has let go what it held for so long. Not told of what was not held.
     fn waited(&mut self, _id: StageId, _wait: Duration) {}
