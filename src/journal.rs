@@ -93,6 +93,20 @@ pub(crate) struct Course {
     pub(crate) bodies: Option<Box<Captured>>,
 }
 
+/// An exchange's record names at most so many toxics.
+const MOST_TOXICS: usize = 64;
+
+impl Course {
+    /// It was decided whether a toxic applies. In a full record the oldest toxic that had no effect makes room.
+    pub(crate) fn decided(&mut self, strike: Strike) {
+        if self.toxics.len() >= MOST_TOXICS {
+            let oldest = self.toxics.iter().position(|old| !old.struck).unwrap_or(0);
+            self.toxics.remove(oldest);
+        }
+        self.toxics.push(strike);
+    }
+}
+
 /// One try at an upstream.
 pub(crate) struct Attempt {
     /// What was tried.

@@ -38,6 +38,9 @@ pub(crate) struct Waits {
 #[derive(Default)]
 pub(crate) struct WaitsByToxic(Vec<(u64, Arc<Waits>)>);
 
+/// A stream remembers where to count for so many toxics: those that were removed are forgotten in time.
+const MOST_LOOKED_UP: usize = 16;
+
 impl WaitsByToxic {
     /// Counts a wait. `look_up` is asked at the first one of a toxic.
     pub(crate) fn add(&mut self, toxic: u64, wait: Duration, look_up: impl FnOnce() -> Option<Arc<Waits>>) {
@@ -45,6 +48,9 @@ impl WaitsByToxic {
             waits.add(wait);
         } else if let Some(waits) = look_up() {
             waits.add(wait);
+            if self.0.len() >= MOST_LOOKED_UP {
+                self.0.remove(0);
+            }
             self.0.push((toxic, waits));
         }
     }
@@ -239,6 +245,10 @@ mod tests {
             });
         }
         assert_eq!(looked_up, 2);
+        for toxic in 2..1_000 {
+            WaitsByToxic::add(&mut waits, toxic, Duration::ZERO, || Some(Arc::default()));
+        }
+        assert_eq!(waits.0.len(), MOST_LOOKED_UP, "toxics that came and went are forgotten");
         let text = metrics.text(&[], 0, true);
         assert!(
             text.contains("aconite_added_latency_seconds_count{proxy=\"p\",type=\"pause\"} 1000\n"),

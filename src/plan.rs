@@ -2,7 +2,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -41,6 +41,7 @@ struct Uses {
     seen: AtomicU64,
     struck: AtomicU64,
     active: AtomicU64,
+    removed: AtomicBool,
 }
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -86,6 +87,15 @@ impl Armed {
         let id = StageId { toxic: self.id.toxic, revision };
         let added = if changed.spec.window == self.spec.window { self.added } else { changed.added };
         Ok(Self { id, added, uses: Arc::clone(&self.uses), ..changed })
+    }
+
+    /// The toxic was removed from its proxy: connections forget what they decided on it.
+    pub(crate) fn remove(&self) {
+        self.uses.removed.store(true, Relaxed);
+    }
+
+    fn is_removed(&self) -> bool {
+        self.uses.removed.load(Relaxed)
     }
 
     /// Whether its window is open, and when that changes.

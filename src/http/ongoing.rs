@@ -80,7 +80,10 @@ impl Ongoing {
             http2: client.http2,
             started: Instant::now(),
             record,
-            decisions: Mutex::new(Made { decisions: Decisions::new(number), chosen: None }),
+            decisions: Mutex::new(Made {
+                decisions: Decisions::new(number),
+                chosen: None,
+            }),
             finished: AtomicBool::new(false),
             answering: AtomicBool::new(false),
             reset: AtomicU64::new(NO_RESET),
@@ -131,7 +134,7 @@ impl Ongoing {
                 reason: ticket.refused.map(str::to_owned),
                 ..Strike::default()
             };
-            self.record.note(|course| course.toxics.push(strike));
+            self.record.note(|course| course.decided(strike));
             if let Some(reason) = ticket.refused {
                 self.proxy.metrics.passed(&self.proxy.name, &toxic.spec.kind, reason);
                 self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
@@ -170,7 +173,7 @@ impl Ongoing {
         let Some((name, kind)) = self.name_of(toxic) else { return };
         let mut first = false;
         self.record.note(|course| {
-            if let Some(strike) = course.toxics.iter_mut().find(|strike| strike.name == name)
+            if let Some(strike) = course.toxics.iter_mut().rfind(|strike| strike.name == name)
                 && !strike.struck
             {
                 *strike = Strike { struck: true, at: Some(millis(at)), reason: None, ..strike.clone() };
@@ -200,7 +203,7 @@ impl Ongoing {
                     reason: Some(reason.to_owned()),
                     ..Strike::default()
                 };
-                self.record.note(|course| course.toxics.push(strike));
+                self.record.note(|course| course.decided(strike));
                 self.proxy.metrics.passed(&self.proxy.name, kind, reason);
                 self.tell("toxic.passed", name, kind, Some(reason));
             }
@@ -222,7 +225,7 @@ impl Ongoing {
         let Some((name, kind)) = self.name_of(toxic) else { return };
         let mut first = false;
         self.record.note(|course| {
-            if let Some(strike) = course.toxics.iter_mut().find(|strike| strike.name == name)
+            if let Some(strike) = course.toxics.iter_mut().rfind(|strike| strike.name == name)
                 && !strike.struck
                 && strike.reason.is_none()
             {

@@ -16,6 +16,8 @@ pub(crate) struct Ticket {
     pub(crate) dice: Dice,
     /// Why it does not strike, if it does not.
     pub(crate) refused: Option<&'static str>,
+    /// Whether its toxic was removed when that was last looked at.
+    expired: bool,
     _active: Option<Active>,
 }
 
@@ -40,12 +42,17 @@ pub(crate) struct Decisions {
     number: u64,
     /// Keyed by the toxic's number: an unrelated change never rolls again.
     made: HashMap<u64, Ticket>,
+    /// With so many tickets those of removed toxics are looked for.
+    limit: usize,
 }
+
+/// So many tickets are kept before those of removed toxics are looked for.
+const FEW_TICKETS: usize = 8;
 
 impl Decisions {
     /// None yet, for the nth connection or exchange of the proxy.
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, made: HashMap::new() }
+        Self { number, made: HashMap::new(), limit: FEW_TICKETS }
     }
 
     /// Whether the toxic strikes here. `facts` are those of the request, where there is one.
@@ -62,6 +69,7 @@ impl Decisions {
         if !known && facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
             return None;
         }
+        self.forget_removed();
         let ticket = self.made.entry(toxic.id.toxic).or_insert_with(|| decide(plan, toxic, self.number));
         if ticket.toxic.id != toxic.id || !Arc::ptr_eq(&ticket.toxic, toxic) {
             // The roll stays what it was; only what it is held against may have changed.
@@ -73,6 +81,22 @@ impl Decisions {
             ticket.toxic = Arc::clone(toxic);
         }
         Some(ticket)
+    }
+
+    /// Drops the tickets of toxics that are removed, when many have come together. What a filter has to report when it
+    /// stops comes after the change that stops it: a ticket is dropped the second time it is found.
+    fn forget_removed(&mut self) {
+        if self.made.len() < self.limit {
+            return;
+        }
+        self.made.retain(|_, ticket| {
+            let known = !ticket.expired;
+            ticket.expired = ticket.toxic.is_removed();
+            known || !ticket.expired
+        });
+        self.made.shrink_to(self.made.len() * 2);
+        let live = self.made.values().filter(|ticket| !ticket.expired).count();
+        self.limit = self.made.len() + live + FEW_TICKETS;
     }
 
     /// Whether a toxic of a whole connection strikes. If that is decided now, and it does not, `passed` is told why.
@@ -112,7 +136,7 @@ fn decide(plan: &Plan, toxic: &Arc<Armed>, number: u64) -> Ticket {
         None => (None, None),
         Some(budget) => spend(budget, &toxic.uses),
     };
-    Ticket { toxic: Arc::clone(toxic), roll, dice, refused, _active: active }
+    Ticket { toxic: Arc::clone(toxic), roll, dice, refused, expired: false, _active: active }
 }
 
 /// Takes one strike out of the budget, or says why there is none.
@@ -161,6 +185,10 @@ mod tests {
 
     use super::*;
 
+    fn fresh(number: u64) -> Decisions {
+        Decisions::new(number)
+    }
+
     fn plan(specs: &[serde_json::Value]) -> Plan {
         let catalogue = Catalogue::default();
         let toxics: Vec<_> = specs
@@ -175,7 +203,7 @@ mod tests {
     fn struck(plan: &Plan, numbers: std::ops::Range<u64>) -> Vec<u64> {
         numbers
             .filter(|number| {
-                !byte_stages(plan, Direction::Downstream, &mut Decisions::new(*number), |_, _| ()).is_empty()
+                !byte_stages(plan, Direction::Downstream, &mut fresh(*number), |_, _| ()).is_empty()
             })
             .collect()
     }
@@ -191,13 +219,13 @@ mod tests {
     #[tokio::test]
     async fn d9_an_unrelated_change_never_rolls_again() {
         let plan = plan(&[serde_json::json!({"type": "latency", "toxicity": 0.5, "budget": {"times": 1}})]);
-        let mut decisions = Decisions::new(1);
+        let mut decisions = fresh(1);
         let number = (0..).find(|number| !struck(&plan, *number..*number + 1).is_empty()).unwrap();
         assert!(
             byte_stages(&plan, Direction::Downstream, &mut decisions, |_, _| ()).is_empty() || number > 0
         );
         for _ in 0..10 {
-            let mut decisions = Decisions::new(number);
+            let mut decisions = fresh(number);
             let first = byte_stages(&plan, Direction::Downstream, &mut decisions, |_, _| ());
             assert_eq!(first, byte_stages(&plan, Direction::Downstream, &mut decisions, |_, _| ()));
         }
@@ -210,11 +238,36 @@ mod tests {
         assert_eq!(struck(&with(serde_json::json!({"skip": 2, "times": 3})), 0..10), [2, 3, 4]);
         assert_eq!(struck(&with(serde_json::json!({"every": 3})), 0..10), [0, 3, 6, 9]);
         let plan = with(serde_json::json!({"max_active": 1}));
-        let (mut one, mut two) = (Decisions::new(0), Decisions::new(1));
+        let (mut one, mut two) = (fresh(0), fresh(1));
         assert_eq!(byte_stages(&plan, Direction::Downstream, &mut one, |_, _| ()).len(), 1);
         assert_eq!(byte_stages(&plan, Direction::Downstream, &mut two, |_, _| ()).len(), 0);
         drop(one);
-        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut Decisions::new(2), |_, _| ()).len(), 1);
+        assert_eq!(byte_stages(&plan, Direction::Downstream, &mut fresh(2), |_, _| ()).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_10_decisions_on_removed_toxics_are_forgotten_and_others_stay() {
+        let catalogue = Catalogue::default();
+        let arm = |spec: serde_json::Value| {
+            Arc::new(Armed::new(&serde_json::from_value(spec).unwrap(), &catalogue).unwrap())
+        };
+        let stays = arm(serde_json::json!({"type": "latency", "name": "stays", "budget": {"max_active": 1}}));
+        let mut decisions = fresh(7);
+        for _ in 0..1_000 {
+            let passing = arm(serde_json::json!({"type": "latency", "name": "passing"}));
+            let both = [Arc::clone(&stays), Arc::clone(&passing)];
+            let plan = Plan::at(Instant::now(), "p".into(), 42, true, false, &both).0;
+            let struck = byte_stages(&plan, Direction::Downstream, &mut decisions, |_, _| ());
+            assert_eq!(struck, [stays.id, passing.id]);
+            passing.remove();
+            // While it ends it still has something to report.
+            assert!(decisions.given(passing.id.toxic).is_some());
+            assert!(decisions.made.len() < 40 && decisions.made.capacity() < 200, "{}", decisions.made.len());
+        }
+        // Its budget was spent once.
+        assert_eq!(stays.uses.active.load(Relaxed), 1);
+        drop(decisions);
+        assert_eq!(stays.uses.active.load(Relaxed), 0);
     }
 
     #[tokio::test(start_paused = true)]

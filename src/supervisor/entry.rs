@@ -280,12 +280,14 @@ impl Entry {
     /// If there is none.
     pub(crate) fn remove_toxic(&mut self, name: &str) -> Result<(), ControlError> {
         let at = self.toxics.iter().position(|toxic| toxic.spec.name == name);
-        self.toxics.remove(at.ok_or_else(|| ControlError::NoToxic(name.to_owned()))?);
+        self.toxics.remove(at.ok_or_else(|| ControlError::NoToxic(name.to_owned()))?).remove();
         Ok(())
     }
 
     /// Takes over the toxics of a draft, for the connections that there are.
     pub(crate) fn adopt(&mut self, draft: Draft) {
+        let stays = |old: &Armed| draft.toxics.iter().any(|new| new.id.toxic == old.id.toxic);
+        self.toxics.iter().filter(|old| !stays(old)).for_each(|old| old.remove());
         self.toxics = draft.toxics;
         if let Kind::Http { tls: Some(ServerLeaf::Read(files)), .. } = &self.context.kind
             && let Err(error) = files.refresh()
