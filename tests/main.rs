@@ -46,6 +46,8 @@ mod support;
 mod stale_address;
 // Real bug reports about Toxiproxy.
 mod tox_cases;
+// Many changes, many connections, hostile peers.
+mod load_cases;
 // Relays, clocks, stops.
 mod control;
 // Real bug reports about forward proxies and TLS.
