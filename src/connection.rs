@@ -61,7 +61,7 @@ impl ConnectionShared {
             break_off: CancellationToken::new(),
             upstream: Mutex::default(),
             upstream_address: OnceLock::new(),
-            decisions: Mutex::new(Decisions::new(number)),
+            decisions: Mutex::new(Decisions::new(number, peer.ip())),
             http: AtomicBool::new(false),
             upgraded: Mutex::default(),
         }

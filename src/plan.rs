@@ -1,5 +1,6 @@
 //! From specs to "which toxics strike this connection or exchange".
 use std::{
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -123,9 +124,9 @@ impl Armed {
         path.is_none() && operation.is_none() && model.is_none() && streaming.is_none() && body.is_empty()
     }
 
-    /// Whether a request meets its conditions.
-    pub(crate) fn meets(&self, facts: &RequestFacts<'_>) -> bool {
-        self.matcher.matches(facts)
+    /// Whether a client's request meets its conditions.
+    pub(crate) fn meets(&self, client: IpAddr, facts: &RequestFacts<'_>) -> bool {
+        self.matcher.admits(client) && self.matcher.matches(facts)
     }
 
     pub(crate) fn start(&self, scope: &Scope, dice: Dice) -> Instance {

@@ -81,7 +81,7 @@ impl Ongoing {
             started: Instant::now(),
             record,
             decisions: Mutex::new(Made {
-                decisions: Decisions::new(number),
+                decisions: Decisions::new(number, client.connection.peer.ip()),
                 chosen: None,
             }),
             finished: AtomicBool::new(false),
@@ -195,7 +195,7 @@ impl Ongoing {
             let id = toxic.id.toxic;
             if self.made().decisions.given(id).is_some() {
                 self.passed_over(id, reason);
-            } else if toxic.meets(&facts) {
+            } else if toxic.meets(self.connection.peer.ip(), &facts) {
                 let (name, kind) = (&toxic.spec.name, &toxic.spec.kind);
                 let strike = Strike {
                     name: name.clone(),

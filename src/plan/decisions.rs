@@ -1,6 +1,7 @@
 //! Whether a toxic strikes: match, budget, toxicity, dice.
 use std::{
     collections::HashMap,
+    net::IpAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
@@ -40,6 +41,7 @@ impl Drop for Active {
 /// The decisions made so far for one connection or exchange: each toxic is asked once.
 pub(crate) struct Decisions {
     number: u64,
+    client: IpAddr,
     /// Keyed by the toxic's number: an unrelated change never rolls again.
     made: HashMap<u64, Ticket>,
     /// With so many tickets those of removed toxics are looked for.
@@ -50,9 +52,9 @@ pub(crate) struct Decisions {
 const FEW_TICKETS: usize = 8;
 
 impl Decisions {
-    /// None yet, for the nth connection or exchange of the proxy.
-    pub(crate) fn new(number: u64) -> Self {
-        Self { number, made: HashMap::new(), limit: FEW_TICKETS }
+    /// None yet, for the nth connection or exchange of the proxy, and the address of its client.
+    pub(crate) fn new(number: u64, client: IpAddr) -> Self {
+        Self { number, client, made: HashMap::new(), limit: FEW_TICKETS }
     }
 
     /// Whether the toxic strikes here. `facts` are those of the request, where there is one.
@@ -66,6 +68,9 @@ impl Decisions {
     ) -> Option<&mut Ticket> {
         // A request does not change: what was asked once holds for as long as the toxic is the same.
         let known = self.made.get(&toxic.id.toxic).is_some_and(|ticket| Arc::ptr_eq(&ticket.toxic, toxic));
+        if !known && !toxic.matcher.admits(self.client) {
+            return None;
+        }
         if !known && facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
             return None;
         }
@@ -186,7 +191,7 @@ mod tests {
     use super::*;
 
     fn fresh(number: u64) -> Decisions {
-        Decisions::new(number)
+        Decisions::new(number, [127, 0, 0, 1].into())
     }
 
     fn plan(specs: &[serde_json::Value]) -> Plan {

@@ -36,19 +36,23 @@ pub(super) fn check_place(armed: &Armed, proxy: &ProxySpec) -> Result<(), Contro
             hint: Some("give the proxy `protocol: http` and a URL as `upstream`".to_owned()),
         });
     }
-    if armed.level == Level::Bytes && armed.spec.matching.is_some() {
+    let needs_request = armed.spec.matching.as_ref().is_some_and(|matching| !matching.needs_no_request());
+    if armed.level == Level::Bytes && needs_request {
         return Err(ControlError::Invalid {
             path: "match".to_owned(),
             message: format!("`{kind}` acts on the bytes of a connection, which has no request to match"),
-            hint: Some("`delay`, `slow_stream`, `cut` and others act on single exchanges".to_owned()),
+            hint: Some(
+                "only `client` can be matched; `delay`, `slow_stream`, `cut` and others act on single exchanges"
+                    .to_owned(),
+            ),
         });
     }
     let no_request = |fault: ConnectFault| protocol == Protocol::Tcp || !fault.is_of_upstream();
-    if armed.connect.is_some_and(no_request) && armed.spec.matching.is_some() {
+    if armed.connect.is_some_and(no_request) && needs_request {
         return Err(ControlError::Invalid {
             path: "match".to_owned(),
             message: "this mode acts before there is a request to match".to_owned(),
-            hint: Some("`toxicity` and `budget` choose among connections".to_owned()),
+            hint: Some("`client`, `toxicity` and `budget` choose among connections".to_owned()),
         });
     }
     let terminates = protocol == Protocol::Forward || proxy.tls.is_some();

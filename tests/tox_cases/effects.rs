@@ -1,17 +1,18 @@
 //! What each toxic does to a connection, and when.
-use std::{io::ErrorKind, time::Instant};
+use std::{io::ErrorKind, net::SocketAddr, time::Instant};
 
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpSocket,
     sync::mpsc,
     time::timeout,
 };
 
-use super::{before, echo, ms, round_trip, source};
+use super::{before, call, echo, ms, round_trip, source};
 use crate::{
     cli_support::{printed, run},
-    support::{Caller, End, GUARD, Origin, hear},
+    support::{Caller, End, GUARD, Origin, Proxied, hear},
 };
 
 #[tokio::test]
@@ -89,6 +90,103 @@ async fn tox_09_resets_go_on_until_the_toxic_is_removed_or_its_window_ends() {
     assert!(start.elapsed() < ms(700), "the machine is too busy to tell");
     tokio::time::sleep_until((start + ms(800)).into()).await;
     round_trip(&mut proxied.connect().await).await;
+}
+
+/// Blocking, since that is where it shows: `connect` itself fails if the RST is there before the thread runs again,
+/// for which it has 40 ms.
+fn connects_and_is_reset(address: SocketAddr, first: &[u8]) {
+    let start = Instant::now();
+    let mut client = std::net::TcpStream::connect(address).expect("connecting succeeds");
+    client.set_read_timeout(Some(GUARD)).unwrap();
+    // It may be reset before.
+    let _ = std::io::Write::write(&mut client, first);
+    let end = std::io::Read::read(&mut client, &mut [0]).expect_err("a reset");
+    assert_eq!(end.kind(), ErrorKind::ConnectionReset);
+    // A client that sends is known to be connected.
+    assert!(!first.is_empty() || start.elapsed() >= ms(39), "reset after {:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_27_a_connection_is_made_before_it_is_reset() {
+    let origin = echo().await;
+    // An `http` proxy waits for the first bytes before anything else.
+    for (upstream, first) in [(origin.address.to_string(), ""), (origin.url(), "GET / HTTP/1.1\r\n")] {
+        for toxic in [
+            json!({"type": "reset_peer"}),
+            json!({"type": "reset_peer", "stream": "upstream"}),
+            json!({"type": "connect", "attributes": {"mode": "reset_on_accept"}}),
+        ] {
+            let proxied = Proxied::with(json!({"upstream": upstream})).await;
+            proxied.add(toxic).await;
+            let address = proxied.address;
+            let clients: Vec<_> = (0..5)
+                .map(|_| {
+                    std::thread::spawn(move || {
+                        (0..10).for_each(|_| connects_and_is_reset(address, first.as_bytes()))
+                    })
+                })
+                .collect();
+            let joined =
+                tokio::task::spawn_blocking(|| clients.into_iter().all(|client| client.join().is_ok()));
+            assert!(joined.await.unwrap());
+        }
+    }
+}
+
+/// Whether a client from this address, which is one of the host's own, is let through.
+async fn passes(proxied: &Proxied, from: &str) -> bool {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    let mut client = socket.connect(proxied.address).await.unwrap();
+    // A connection that is reset may be so before or after.
+    let _ = client.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    hear(&mut client, GUARD).await.text().starts_with("HTTP/1.1 200")
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn r2_32_a_toxic_can_be_for_some_clients_only() {
+    let origin =
+        Origin::answering_once("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok").await;
+    let bytes = json!({"type": "reset_peer"});
+    let connect = json!({"type": "connect", "attributes": {"mode": "reset_on_accept"}});
+    let exchange = json!({"type": "fail", "attributes": {"status": 503}});
+    let tcp = origin.address.to_string();
+    for (upstream, toxic) in [
+        (&tcp, &bytes),
+        (&tcp, &connect),
+        (&origin.url(), &bytes),
+        (&origin.url(), &connect),
+        (&origin.url(), &exchange),
+    ] {
+        let proxied = Proxied::with(json!({"upstream": upstream})).await;
+        for (client, two, three) in
+            [("127.0.0.2", false, true), ("127.0.0.2/31", false, false), ("127.0.1.0/24", true, true)]
+        {
+            let mut toxic = toxic.clone();
+            toxic["name"] = json!("some");
+            toxic["match"] = json!({"client": client});
+            proxied.add(toxic.clone()).await;
+            let passed = (passes(&proxied, "127.0.0.2").await, passes(&proxied, "127.0.0.3").await);
+            assert_eq!(passed, (two, three), "{upstream} {toxic}");
+            proxied.remove("some").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn r2_32_a_byte_toxic_can_match_nothing_of_requests() {
+    let origin = echo().await;
+    let proxied = before(&origin).await;
+    for (matching, path, hint) in [
+        (json!({"client": "127.0.0.1", "path": "/v1/*"}), "match", "only `client` can be matched"),
+        (json!({"client": "somewhere"}), "match.client", "10.0.0.0/8"),
+    ] {
+        let toxic = json!({"type": "latency", "match": matching}).to_string();
+        let (status, said) = call(&proxied.aconite, "POST", "/v1/proxies/p/toxics", &toxic).await;
+        assert_eq!(status, 400, "{said}");
+        assert!(said.contains(path) && said.contains(hint), "{said}");
+    }
 }
 
 #[tokio::test]

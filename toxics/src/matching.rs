@@ -1,6 +1,9 @@
 //! Whether a request is one that a toxic strikes.
+use std::net::IpAddr;
+
 use aconite_dialects::{Dialect, Operation, json};
 use http::{HeaderMap, HeaderName};
+use ipnet::IpNet;
 use percent_encoding::percent_decode_str;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
@@ -41,6 +44,7 @@ pub struct RequestFacts<'a> {
 /// question mark. Text that is no UTF-8 is compared with replacement characters in its place.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
+    client: Option<IpNet>,
     method: Option<String>,
     host: Option<HostGlob>,
     path: Option<WildMatch>,
@@ -71,6 +75,7 @@ impl Matcher {
             Ok((parsed, WildMatch::new(pattern)))
         };
         Ok(Self {
+            client: spec.client.as_deref().map(network).transpose()?,
             method: spec.method.clone(),
             host: spec.host.as_deref().map(HostGlob::new),
             path: spec.path.as_deref().map(|path| WildMatch::new(&decode_path(path))),
@@ -88,6 +93,11 @@ impl Matcher {
                 .map(|(place, spec)| BodyCondition::compile(place, spec))
                 .collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Whether the condition on the client's address is met. The other methods do not look at it.
+    pub fn admits(&self, client: IpAddr) -> bool {
+        self.client.is_none_or(|network| network.contains(&client.to_canonical()))
     }
 
     /// Whether the request's body has to be known.
@@ -127,6 +137,13 @@ impl Matcher {
         let Some(value) = body.and_then(JsonBody::value) else { return false };
         self.body.iter().all(|condition| condition.holds(value))
     }
+}
+
+fn network(text: &str) -> Result<IpNet, SpecError> {
+    let parsed = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    parsed.map_err(|_| {
+        refused("client", format!("expected an IP address or a network like `10.0.0.0/8`, found `{text}`"))
+    })
 }
 
 fn without_query(path: &str) -> &str {
@@ -186,6 +203,39 @@ mod tests {
 
     fn matcher(spec: Value) -> Matcher {
         Matcher::compile(&serde_json::from_value(spec).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn r2_32_a_client_is_matched_by_address_or_network() {
+        for (condition, client, admitted) in [
+            ("10.1.2.3", "10.1.2.3", true),
+            ("10.1.2.3", "10.1.2.4", false),
+            ("10.0.0.0/8", "10.255.0.1", true),
+            ("10.0.0.0/8", "11.0.0.1", false),
+            ("10.9.9.9/8", "10.1.2.3", true),
+            // How a listener for both families shows an IPv4 client.
+            ("10.0.0.0/8", "::ffff:10.1.2.3", true),
+            ("0.0.0.0/0", "2001:db8::1", false),
+            ("2001:db8::/32", "2001:db8:1::1", true),
+            ("2001:db8::1", "2001:db8::2", false),
+        ] {
+            let client = client.parse().unwrap();
+            assert_eq!(
+                matcher(json!({"client": condition})).admits(client),
+                admitted,
+                "{condition} {client}"
+            );
+            assert!(matcher(json!({})).admits(client));
+        }
+    }
+
+    #[test]
+    fn r2_32_what_is_not_an_address_is_refused_by_name() {
+        for text in ["", "localhost", "10.0.0.0/33", "10.0.0", "10.0.0.1:80"] {
+            let spec = Match { client: Some(text.to_owned()), ..Match::default() };
+            let error = Matcher::compile(&spec).unwrap_err().to_string();
+            assert!(error.contains("match.client") && error.contains("10.0.0.0/8"), "{text}: {error}");
+        }
     }
 
     fn request(headers: &HeaderMap) -> RequestFacts<'_> {

@@ -80,6 +80,10 @@ impl ToxicSpec {
 #[serde(deny_unknown_fields, default)]
 #[schemars(inline)]
 pub struct Match {
+    /// The client's IP address, or a network that it is in, in CIDR notation (`10.0.0.0/8`). It is the address of the
+    /// connection, not that of a header such as `Forwarded`. The only condition that byte toxics can have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// The request's method, in any case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
@@ -113,6 +117,13 @@ pub struct Match {
     /// Conditions on the request's JSON body.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub body: Vec<BodyMatch>,
+}
+
+impl Match {
+    /// Whether there is no condition on requests, so that it can be decided when a connection opens.
+    pub fn needs_no_request(&self) -> bool {
+        *self == Self { client: self.client.clone(), ..Self::default() }
+    }
 }
 
 /// A condition on the request's JSON body. Of duplicate keys the last one counts.
