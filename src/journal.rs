@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{
-            AtomicBool, AtomicU64,
+            AtomicBool, AtomicU64, AtomicUsize,
             Ordering::{AcqRel, Acquire, Relaxed},
         },
     },
@@ -17,16 +17,26 @@ use aconite_dialects::{Dialect, Operation};
 use http::{HeaderMap, Method};
 use jiff::Timestamp;
 use tokio::sync::{
-    Notify, broadcast,
+    Notify, OwnedSemaphorePermit, Semaphore, broadcast,
     mpsc::{self, error::TrySendError},
 };
 
+use crate::secrets;
+
 /// Exchanges that the journal keeps.
 const CAPACITY: usize = 10_000;
+/// The memory that they may take together, in bytes.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+/// The longest list of exchanges, in bytes of memory.
+const MAX_PAGE_BYTES: usize = 8 * 1024 * 1024;
+/// The longest string that is recorded of a request, in bytes; of a longer one the beginning.
+const MAX_TEXT: usize = 1024;
+/// What ends a string that was cut.
+const CUT: char = '…';
 
 /// A bounded ring of exchanges, oldest first, those in flight too.
 pub(crate) struct Journal {
-    ring: Mutex<VecDeque<Arc<Record>>>,
+    ring: Mutex<Ring>,
     numbers: AtomicU64,
     in_flight: AtomicU64,
     settled: Notify,
@@ -35,13 +45,56 @@ pub(crate) struct Journal {
     overflown: AtomicBool,
 }
 
+#[derive(Default)]
+struct Ring {
+    records: VecDeque<Arc<Record>>,
+    /// The sum of what the records were counted as.
+    bytes: usize,
+}
+
+impl Ring {
+    /// Forgets the oldest records until the others fit.
+    fn shrink(&mut self) {
+        while self.records.len() > CAPACITY || (self.bytes > MAX_BYTES && self.records.len() > 1) {
+            let Some(oldest) = self.records.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(oldest.counted.swap(0, Relaxed));
+        }
+    }
+
+    /// Counts a record that is still here as what it takes now.
+    fn count_again(&mut self, record: &Record, bytes: usize) {
+        let before = record.counted.load(Relaxed);
+        if before > 0 {
+            record.counted.store(bytes, Relaxed);
+            self.bytes = self.bytes.saturating_sub(before) + bytes;
+            self.shrink();
+        }
+    }
+}
+
 /// Where exchanges that have ended go, besides the ring.
 #[derive(Default)]
 pub(crate) struct Outlets {
     /// Takes each as a line of JSON.
-    pub(crate) lines: Option<mpsc::Sender<String>>,
+    pub(crate) lines: Option<Lines>,
     /// Takes each as it is.
     pub(crate) finished: Option<mpsc::Sender<Finished>>,
+}
+
+/// Lines of JSON on their way to the journal file.
+pub(crate) struct Lines {
+    pub(crate) queue: mpsc::Sender<(String, OwnedSemaphorePermit)>,
+    /// The bytes that may still wait in the queue.
+    pub(crate) room: Arc<Semaphore>,
+}
+
+impl Lines {
+    /// Whether there was room for one more.
+    fn send(&self, line: String) -> bool {
+        let bytes = u32::try_from(line.len()).unwrap_or(u32::MAX);
+        let room = Arc::clone(&self.room).try_acquire_many_owned(bytes);
+        room.is_ok_and(|room| self.queue.try_send((line, room)).is_ok())
+    }
 }
 
 /// An exchange that has ended, without its bodies.
@@ -58,6 +111,8 @@ pub(crate) struct Record {
     began: Timestamp,
     head: Head,
     course: Mutex<Course>,
+    /// What the ring counts it as, in bytes; 0 once it is no longer there. Changes under the ring's lock alone.
+    counted: AtomicUsize,
 }
 
 /// What is known of an exchange as it begins, in no more memory than it needs.
@@ -73,6 +128,46 @@ pub(crate) struct Head {
     pub(crate) scene: Option<Box<str>>,
     pub(crate) test_id: Option<Box<str>>,
 }
+
+impl Head {
+    /// The memory that a record with this head takes before anything else is written down, in bytes.
+    fn bytes(&self) -> usize {
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        // One attempt is the rule.
+        size_of::<Record>()
+            + size_of::<Attempt>()
+            + self.method.as_str().len()
+            + self.host.len()
+            + self.path.len()
+            + text(&self.scene)
+            + text(&self.test_id)
+    }
+}
+
+/// A string of a request as it is recorded: not too long.
+pub(crate) fn recorded(text: &str) -> Box<str> {
+    if text.len() <= MAX_TEXT {
+        return text.into();
+    }
+    let whole = (0..=MAX_TEXT).rev().find_map(|end| text.get(..end));
+    format!("{}{CUT}", whole.unwrap_or_default()).into()
+}
+
+/// A host as it is recorded: shared, unless it is too long.
+pub(crate) fn recorded_host(host: &Arc<str>) -> Arc<str> {
+    if host.len() <= MAX_TEXT { Arc::clone(host) } else { recorded(host).into() }
+}
+
+/// A method as it is recorded. `…` cannot be a part of one.
+pub(crate) fn recorded_method(method: &Method) -> Method {
+    match method.as_str().get(..MAX_METHOD) {
+        Some(beginning) => Method::from_bytes(format!("{beginning}...").as_bytes()).unwrap_or_default(),
+        None => method.clone(),
+    }
+}
+
+/// The longest method that is recorded whole. The longest registered one has 17 letters.
+const MAX_METHOD: usize = 64;
 
 /// What becomes of an exchange. See [`Exchange`] for what each member means.
 #[derive(Default)]
@@ -133,11 +228,12 @@ impl Captured {
     }
 
     fn shown(&self, text: Option<&String>) -> Option<String> {
-        let mut text = text?.clone();
-        for secret in &self.secrets {
-            text = text.replace(secret.as_str(), "REDACTED");
-        }
-        Some(text)
+        Some(secrets::redacted_body(text?, &self.secrets))
+    }
+
+    fn bytes(&self) -> usize {
+        let bodies = [&self.request, &self.response].into_iter().flatten();
+        bodies.chain(&self.secrets).map(String::capacity).sum()
     }
 }
 
@@ -145,6 +241,18 @@ impl Record {
     /// Writes something down.
     pub(crate) fn note(&self, write: impl FnOnce(&mut Course)) {
         write(&mut lock(&self.course));
+    }
+
+    /// The memory that it takes, in bytes: about, as small allocations have their own cost.
+    fn bytes(&self) -> usize {
+        let course = lock(&self.course);
+        let strikes =
+            course.toxics.iter().map(|strike| size_of::<Strike>() + strike.name.len() + strike.kind.len());
+        self.head.bytes()
+            + course.model.as_ref().map_or(0, |model| model.len())
+            + course.attempts.len().saturating_sub(1) * size_of::<Attempt>()
+            + strikes.sum::<usize>()
+            + course.bodies.as_ref().map_or(0, |bodies| bodies.bytes())
     }
 
     /// As the API shows it.
@@ -219,12 +327,13 @@ impl Journal {
     /// Begins an exchange.
     pub(crate) fn begin(&self, head: Head) -> Arc<Record> {
         let id = self.numbers.fetch_add(1, Relaxed);
-        let record = Arc::new(Record { id, began: Timestamp::now(), head, course: Mutex::default() });
+        let bytes = head.bytes();
+        let (course, counted) = (Mutex::default(), AtomicUsize::new(bytes));
+        let record = Arc::new(Record { id, began: Timestamp::now(), head, course, counted });
         let mut ring = lock(&self.ring);
-        if ring.len() == CAPACITY {
-            ring.pop_front();
-        }
-        ring.push_back(Arc::clone(&record));
+        ring.bytes += bytes;
+        ring.records.push_back(Arc::clone(&record));
+        ring.shrink();
         drop(ring);
         self.in_flight.fetch_add(1, AcqRel);
         record
@@ -232,9 +341,13 @@ impl Journal {
 
     /// An exchange has ended, and its record is complete; `headers` are the request's.
     pub(crate) fn end(&self, record: &Record, headers: &HeaderMap) {
+        let bytes = record.bytes();
+        if record.counted.load(Relaxed) != bytes {
+            lock(&self.ring).count_again(record, bytes);
+        }
         if let Some(lines) = &self.outlets.lines
             && let Ok(line) = serde_json::to_string(&record.view())
-            && lines.try_send(line).is_err()
+            && !lines.send(line)
         {
             tracing::warn!("the journal file cannot keep up: a line is lost");
         }
@@ -252,20 +365,23 @@ impl Journal {
         }
     }
 
-    /// The exchanges that fit, oldest first, and the cursor that follows the last of them.
+    /// The exchanges that fit, oldest first, and the cursor that follows the last of them. If they are too many for one
+    /// list, the cursor leads to the rest.
     pub(crate) fn list(&self, filter: &ExchangeFilter) -> (Vec<Exchange>, u64) {
         let since = filter.since.unwrap_or(0);
-        let records: Vec<_> = lock(&self.ring).iter().filter(|record| record.id > since).cloned().collect();
+        let records: Vec<_> =
+            lock(&self.ring).records.iter().filter(|record| record.id > since).cloned().collect();
         let mut next = records.last().map_or(since, |record| record.id);
         let limit = filter.limit.unwrap_or(1_000);
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         for record in &records {
             let entry = record.view();
             if !fits(&entry, filter) {
                 continue;
             }
             found.push(entry);
-            if found.len() >= limit {
+            bytes += record.bytes();
+            if found.len() >= limit || bytes >= MAX_PAGE_BYTES {
                 next = record.id;
                 break;
             }
@@ -274,11 +390,14 @@ impl Journal {
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<Exchange> {
-        lock(&self.ring).iter().find(|record| record.id == id).map(|record| record.view())
+        lock(&self.ring).records.iter().find(|record| record.id == id).map(|record| record.view())
     }
 
     pub(crate) fn clear(&self) {
-        lock(&self.ring).clear();
+        let mut ring = lock(&self.ring);
+        for record in std::mem::take(&mut *ring).records {
+            record.counted.store(0, Relaxed);
+        }
     }
 
     /// Comes back when nothing is in flight.
@@ -324,10 +443,108 @@ fn fits(entry: &Exchange, filter: &ExchangeFilter) -> bool {
         && filter.path.as_ref().is_none_or(|path| entry.path.contains(path.as_str()))
         && filter.status.is_none_or(|status| entry.status == Some(status))
         && filter.toxic.as_ref().is_none_or(|toxic| entry.toxics.iter().any(|strike| strike.name == *toxic))
-        && filter.test_id.as_ref().is_none_or(|test| entry.test_id.as_ref() == Some(test))
+        && filter.test_id.as_ref().is_none_or(|test| entry.test_id.as_deref() == Some(&*recorded(test)))
 }
 
 /// Nothing here panics while it holds a lock; if something did, the data is still whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(path: &str) -> Head {
+        Head {
+            proxy: "p".into(),
+            connection: 1,
+            method: Method::GET,
+            host: "h".into(),
+            path: recorded(path),
+            dialect: None,
+            operation: None,
+            scene: None,
+            test_id: None,
+        }
+    }
+
+    fn captured(bytes: usize) -> Option<Box<Captured>> {
+        Some(Box::new(Captured { request: Some("x".repeat(bytes)), ..Captured::hiding(Vec::new()) }))
+    }
+
+    /// What is in the ring, counted anew.
+    fn sum(journal: &Journal) -> usize {
+        lock(&journal.ring).records.iter().map(|record| record.bytes()).sum()
+    }
+
+    #[test]
+    fn a_06_the_ring_is_bounded_in_bytes() {
+        let journal = Journal::new(Outlets::default());
+        let no_headers = HeaderMap::new();
+        for size in (0..1_000).map(|n| n * 200) {
+            let record = journal.begin(head("/"));
+            record.note(|course| course.bodies = captured(size));
+            journal.end(&record, &no_headers);
+            assert!(sum(&journal) <= MAX_BYTES, "{size}");
+            assert_eq!(lock(&journal.ring).bytes, sum(&journal), "{size}");
+        }
+        let kept = lock(&journal.ring).records.len();
+        assert!((MAX_BYTES / 200_000..1_000).contains(&kept), "{kept}");
+        assert!(journal.get(1_000).is_some() && journal.get(1).is_none());
+    }
+
+    #[test]
+    fn a_06_what_the_ring_has_forgotten_is_not_counted() {
+        let journal = Journal::new(Outlets::default());
+        let no_headers = HeaderMap::new();
+        let records: Vec<_> = (0..CAPACITY + 5).map(|_| journal.begin(head("/a"))).collect();
+        assert_eq!(lock(&journal.ring).records.len(), CAPACITY);
+        for record in &records {
+            record.note(|course| course.model = Some("m".into()));
+            journal.end(record, &no_headers);
+        }
+        assert_eq!(lock(&journal.ring).bytes, sum(&journal));
+        let late = journal.begin(head("/b"));
+        journal.clear();
+        late.note(|course| course.bodies = captured(9));
+        journal.end(&late, &no_headers);
+        assert_eq!(lock(&journal.ring).bytes, 0);
+    }
+
+    #[test]
+    fn a_06_lists_are_paged_by_bytes_and_by_number() {
+        let journal = Journal::new(Outlets::default());
+        for _ in 0..100 {
+            let record = journal.begin(head("/"));
+            record.note(|course| course.bodies = captured(MAX_PAGE_BYTES / 20));
+        }
+        for limit in [None, Some(3), Some(usize::MAX)] {
+            let (mut ids, mut since) = (Vec::new(), 0);
+            loop {
+                let (page, next) =
+                    journal.list(&ExchangeFilter { since: Some(since), limit, ..Default::default() });
+                assert!(page.len() <= limit.unwrap_or(20).min(20), "{}", page.len());
+                ids.extend(page.iter().map(|exchange| exchange.id));
+                if next == since {
+                    break;
+                }
+                since = next;
+            }
+            assert_eq!(ids, (1..=100).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_06_recorded_strings_are_cut_between_characters() {
+        for text in ["", "a", &"a".repeat(MAX_TEXT), &"好".repeat(341)] {
+            assert_eq!(&*recorded(text), text);
+        }
+        for (text, kept) in [("a".repeat(MAX_TEXT + 1), MAX_TEXT), ("好".repeat(MAX_TEXT), 1_023)] {
+            assert_eq!(&*recorded(&text), format!("{}…", &text[..kept]));
+        }
+        let method = Method::from_bytes(&[b'M'; 1_000]).unwrap();
+        assert_eq!(recorded_method(&method).as_str(), format!("{}...", "M".repeat(MAX_METHOD)));
+        assert_eq!(recorded_method(&Method::OPTIONS), Method::OPTIONS);
+    }
 }

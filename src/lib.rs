@@ -14,6 +14,7 @@ mod listen;
 mod metrics;
 mod plan;
 mod proxy;
+mod secrets;
 pub mod sim;
 mod steady;
 mod supervisor;

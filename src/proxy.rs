@@ -1,6 +1,7 @@
 //! A proxy: what its connections share, and how they are served.
 use std::{
     collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -82,7 +83,9 @@ pub(crate) enum ServerLeaf {
 pub(crate) struct Numbers {
     connections: AtomicU64,
     exchanges: AtomicU64,
-    by_test: Mutex<HashMap<String, u64>>,
+    /// By the hash of the test's id, which may be long.
+    by_test: Mutex<HashMap<u64, u64>>,
+    hasher: RandomState,
 }
 
 /// Tests whose exchanges are counted apart; beyond that all are forgotten.
@@ -141,11 +144,12 @@ impl ProxyContext {
     pub(crate) fn number_of(&self, test_id: Option<&str>) -> u64 {
         self.metrics.exchanges.fetch_add(1, Relaxed);
         let Some(test_id) = test_id else { return self.numbers.exchanges.fetch_add(1, Relaxed) };
+        let test = self.numbers.hasher.hash_one(test_id);
         let mut by_test = self.numbers.by_test.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_test.len() >= MAX_TESTS && !by_test.contains_key(test_id) {
+        if by_test.len() >= MAX_TESTS && !by_test.contains_key(&test) {
             by_test.clear();
         }
-        let count = by_test.entry(test_id.to_owned()).or_default();
+        let count = by_test.entry(test).or_default();
         *count += 1;
         *count - 1
     }

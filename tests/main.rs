@@ -32,6 +32,8 @@ mod otlp;
 mod reach;
 // What is recorded of what passed and struck.
 mod recording;
+// What must not be recorded: secrets, and more than there is room for.
+mod recording_bounds;
 // Real bug reports about JSON bodies.
 mod json_cases;
 // Real bug reports about text that is not ASCII.

@@ -375,7 +375,7 @@ pub struct ExchangeFilter {
     pub test_id: Option<String>,
     /// With a number greater than this: the `next` of an earlier answer.
     pub since: Option<u64>,
-    /// At most so many, oldest first. Default 1,000.
+    /// At most so many, oldest first. Default 1,000. A response has at most about 8 MiB: `next` leads to the rest.
     pub limit: Option<usize>,
     /// Whether to answer only when the exchanges in flight have ended (`wait=1`), within 30 s.
     pub wait: Option<u8>,

@@ -202,8 +202,17 @@ fn exit_code(status: ExitStatus) -> u8 {
 
 fn report(instance: &Aconite, proxy: &str, command: &[OsString], exit_status: u8) -> RunReport {
     let supervisor = instance.supervisor();
-    let filter = ExchangeFilter { limit: Some(usize::MAX), ..ExchangeFilter::default() };
-    let (exchanges, _) = supervisor.exchanges(&filter);
+    let mut exchanges = Vec::new();
+    let mut since = 0;
+    loop {
+        let filter = ExchangeFilter { since: Some(since), ..ExchangeFilter::default() };
+        let (more, next) = supervisor.exchanges(&filter);
+        exchanges.extend(more);
+        if next <= since {
+            break;
+        }
+        since = next;
+    }
     let toxics = supervisor.proxy(proxy).map(|spec| spec.toxics).unwrap_or_default();
     let connections = supervisor.shared.metrics.connections.load(std::sync::atomic::Ordering::Relaxed);
     let words = command.iter().map(|word| word.to_string_lossy().into_owned());

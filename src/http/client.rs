@@ -16,6 +16,7 @@ use crate::{
     connection::ConnectionShared,
     link::SocketControl,
     proxy::{Kind, ProxyContext},
+    secrets::without_userinfo,
     tls::host::Readable,
 };
 
@@ -85,7 +86,7 @@ impl Client {
             }
         };
         // User and password are the client's, and belong into `Authorization` (RFC 9110, section 4.2.4).
-        let asked = authority.as_str().rsplit('@').next().unwrap_or_default();
+        let asked = without_userinfo(authority.as_str());
         let read = HostPort::parse(asked)
             .map_err(|error| Trouble::new(StatusCode::BAD_REQUEST, "bad_target", error.to_string()))?;
         let port = read.port().unwrap_or(if tls { 443 } else { 80 });
@@ -129,12 +130,13 @@ fn authority_for(target: &Target, asked: &str) -> Arc<str> {
     }
 }
 
-/// The authority that a request names: `:authority` or an absolute target before Host.
+/// The authority that a request names, without user and password: `:authority` or an absolute target before Host.
 pub(super) fn asked_authority(head: &request::Parts) -> Option<String> {
     let asked = match head.uri.authority() {
         Some(authority) => authority.as_str(),
         None => head.headers.get(header::HOST)?.to_str().ok()?,
     };
+    let asked = without_userinfo(asked);
     (!asked.is_empty()).then(|| asked.to_owned())
 }
 

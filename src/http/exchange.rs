@@ -30,9 +30,10 @@ use super::{
     upstream::{Answer, MAX_HEADERS},
 };
 use crate::{
-    journal::{Attempt, Head},
+    journal::{Attempt, Head, recorded, recorded_host, recorded_method},
     link::{Framing, OpenStream},
     plan::{Armed, Plan},
+    secrets,
 };
 
 /// A toxic at work on an exchange's heads.
@@ -210,7 +211,7 @@ fn begin(
     let Prepared { body, own, upgrade } = prepared;
     let record = client.proxy.journal.begin(written(client, &facts));
     record.note(|course| {
-        course.model = facts.said.model.as_deref().map(Into::into);
+        course.model = facts.said.model.as_deref().map(recorded);
         course.streaming = facts.streaming().unwrap_or(false);
     });
     let number = client.proxy.number_of(facts.test_id.as_deref());
@@ -226,13 +227,13 @@ fn written(client: &Client, facts: &Facts) -> Head {
     Head {
         proxy: Arc::clone(&client.proxy.name),
         connection: client.connection.id,
-        method: facts.method.clone(),
-        host: Arc::clone(&facts.host),
-        path: headers::redacted(facts.path.as_str()).into(),
+        method: recorded_method(&facts.method),
+        host: recorded_host(&facts.host),
+        path: recorded(&secrets::redacted(facts.path.as_str())),
         dialect: facts.dialect,
         operation: facts.operation,
-        scene: facts.scene.as_deref().map(Into::into),
-        test_id: facts.test_id.as_deref().map(Into::into),
+        scene: facts.scene.as_deref().map(recorded),
+        test_id: facts.test_id.as_deref().map(recorded),
     }
 }
 

@@ -56,7 +56,7 @@ pub fn header_fields(input: &[u8]) {
     assert_eq!(kept.get_all("content-length").iter().count(), map.get_all("content-length").iter().count());
     let again = headers::for_next_hop(&kept, hop).unwrap_or_else(|| kept.clone());
     assert_eq!(again, kept);
-    let _ = (headers::wants_upgrade(&map), headers::redacted(&String::from_utf8_lossy(lines)));
+    let _ = (headers::wants_upgrade(&map), crate::secrets::redacted(&String::from_utf8_lossy(lines)));
     headers::join_cookies(&mut map);
     assert!(map.get_all("cookie").iter().count() < 2);
 }

@@ -2,8 +2,10 @@
 use aconite_dialects::MediaType;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// The request headers that are for the proxy alone begin so.
+/// The header fields that are for the proxy alone, or that it alone sends, begin so.
 pub(crate) const OWN: &str = "x-aconite-";
+/// How the proxy's own fields begin if an upstream sends them.
+const FROM_UPSTREAM: &str = "x-upstream-aconite-";
 /// Names the toxics that apply to an answer.
 pub(crate) const MARKER: HeaderName = HeaderName::from_static("x-aconite-toxics");
 /// On an answer that is the proxy's own: what went wrong.
@@ -58,6 +60,21 @@ pub(crate) fn for_next_hop(headers: &HeaderMap, hop: Hop) -> Option<HeaderMap> {
         }
     }
     Some(kept)
+}
+
+/// Renames the fields of a response that only this proxy may send, so that nobody takes an upstream's for its own. The
+/// upstream may be another Aconite.
+pub(crate) fn rename_own(headers: &mut HeaderMap) {
+    if !headers.keys().any(|name| name.as_str().starts_with(OWN)) {
+        return;
+    }
+    let mut renamed = HeaderMap::with_capacity(headers.len());
+    for (name, value) in &*headers {
+        let other = name.as_str().strip_prefix(OWN).map(|rest| format!("{FROM_UPSTREAM}{rest}"));
+        let name = other.and_then(|name| HeaderName::try_from(name).ok()).unwrap_or_else(|| name.clone());
+        renamed.append(name, value.clone());
+    }
+    *headers = renamed;
 }
 
 fn stays_here(name: &HeaderName, hop: Hop, named: &[String]) -> bool {
@@ -127,39 +144,6 @@ fn is_h2c(protocol: &str) -> bool {
     ["h2c", "h2"].iter().any(|name| protocol.eq_ignore_ascii_case(name))
 }
 
-/// The values that must not be written down: keys, tokens, cookies.
-pub(crate) fn secrets(headers: &HeaderMap, query: Option<&str>) -> Vec<String> {
-    const NAMES: [&str; 6] =
-        ["authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization", "cookie"];
-    let values = NAMES.iter().flat_map(|name| headers.get_all(*name)).filter_map(|value| value.to_str().ok());
-    // Of `Bearer TOKEN` the token, of `name=value` the value.
-    let words = values.flat_map(|value| value.split([' ', ';'])).map(|word| match word.split_once('=') {
-        Some((_, value)) if !value.trim_matches('=').is_empty() => value,
-        _ => word,
-    });
-    let query = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
-    let in_query = query.filter(|(name, _)| is_secret(name)).map(|(_, value)| value);
-    // Too short ones would blot out words.
-    words.chain(in_query).filter(|secret| secret.len() >= 8).map(str::to_owned).collect()
-}
-
-/// Whether a query parameter of this name holds a secret.
-fn is_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["key", "api_key", "apikey", "api-key", "token", "access_token", "sig", "signature", "password"]
-        .contains(&name.as_str())
-}
-
-/// A path as it may be written down: values of secret query parameters are hidden.
-pub(crate) fn redacted(path_and_query: &str) -> String {
-    let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.to_owned() };
-    let hidden = query.split('&').map(|pair| match pair.split_once('=') {
-        Some((name, _)) if is_secret(name) => format!("{name}=REDACTED"),
-        _ => pair.to_owned(),
-    });
-    format!("{path}?{}", hidden.collect::<Vec<_>>().join("&"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +192,26 @@ mod tests {
     }
 
     #[test]
+    fn a_16_an_upstreams_own_fields_are_renamed() {
+        let mut headers = map(&[
+            ("x-aconite-toxics", "a"),
+            ("date", "d"),
+            ("X-Aconite-Toxics", "b"),
+            ("x-aconite-error", "e"),
+            ("x-aconite", "x"),
+        ]);
+        rename_own(&mut headers);
+        let renamed = map(&[
+            ("x-upstream-aconite-toxics", "a"),
+            ("date", "d"),
+            ("x-upstream-aconite-toxics", "b"),
+            ("x-upstream-aconite-error", "e"),
+            ("x-aconite", "x"),
+        ]);
+        assert_eq!(headers, renamed);
+    }
+
+    #[test]
     fn grpc_is_told_by_its_media_type() {
         for (value, grpc) in [
             ("application/grpc", true),
@@ -244,11 +248,5 @@ mod tests {
             );
             assert!(!kept.contains_key("http2-settings"), "{upgrade}");
         }
-    }
-
-    #[test]
-    fn keys_in_queries_are_hidden() {
-        assert_eq!(redacted("/v1?alt=sse&key=AIza&x=%20"), "/v1?alt=sse&key=REDACTED&x=%20");
-        assert_eq!(redacted("/v1"), "/v1");
     }
 }

@@ -14,11 +14,12 @@ use tokio::time::Instant;
 use super::{capture::Capture, client::Client, facts::Facts, source::Broken};
 use crate::{
     connection::ConnectionShared,
-    journal::{Attempt, Captured, Course, Record},
+    journal::{Attempt, Captured, Course, Record, recorded},
     link::{self, OpenStream, SocketControl},
     metrics::Waits,
     plan::{Armed, Decisions, Plan},
     proxy::ProxyContext,
+    secrets,
 };
 
 /// One exchange while it goes on. Shared by the bodies of its two messages.
@@ -246,8 +247,8 @@ impl Ongoing {
                 "toxic": name,
                 "type": kind,
                 "exchange": self.record.id,
-                "scene": self.facts.scene,
-                "test_id": self.facts.test_id,
+                "scene": self.facts.scene.as_deref().map(recorded),
+                "test_id": self.facts.test_id.as_deref().map(recorded),
                 "reason": reason,
             })
         });
@@ -297,7 +298,7 @@ impl Ongoing {
     pub(crate) fn said(&self, said: &super::facts::Said) {
         self.record.note(|course| {
             if let Some(model) = said.model.as_deref() {
-                course.model = Some(model.into());
+                course.model = Some(recorded(model));
             }
             course.streaming |= said.streaming.unwrap_or(false);
         });
@@ -360,8 +361,8 @@ impl Ongoing {
         if self.captures() {
             self.record.note(|course| {
                 let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
-                let secrets = || super::headers::secrets(&self.facts.headers, self.facts.path.query());
-                let bodies = course.bodies.get_or_insert_with(|| Box::new(Captured::hiding(secrets())));
+                let hidden = || secrets::of_request(&self.facts.headers, self.facts.path.query());
+                let bodies = course.bodies.get_or_insert_with(|| Box::new(Captured::hiding(hidden())));
                 add(&mut captures, bodies);
             });
         }

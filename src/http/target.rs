@@ -10,7 +10,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-use crate::sim::Simulator;
+use crate::{secrets::redacted_url, sim::Simulator};
 
 /// An upstream.
 #[derive(Clone)]
@@ -97,6 +97,7 @@ impl Target {
     /// What is wrong with it.
     pub(crate) fn parse(url: &str) -> Result<Self, String> {
         const EXPECTED: &str = "expected http://HOST:PORT, https://HOST, sim://NAME or HOST:PORT";
+        let shown = redacted_url(url);
         let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
         if scheme.eq_ignore_ascii_case("sim") {
             let simulator = Simulator::new(&format!("sim://{rest}")).map_err(|error| error.to_string())?;
@@ -104,7 +105,7 @@ impl Target {
             return Ok(Self::Simulated { name: name.into(), simulator: Arc::new(simulator) });
         }
         if scheme.eq_ignore_ascii_case("unix") || url.starts_with("unix:") {
-            return Err(format!("`{url}`: Unix sockets are not supported; {EXPECTED}"));
+            return Err(format!("`{shown}`: Unix sockets are not supported; {EXPECTED}"));
         }
         let tls = scheme.eq_ignore_ascii_case("https");
         if !tls && !scheme.eq_ignore_ascii_case("http") {
@@ -116,20 +117,20 @@ impl Target {
             return Err("an upstream's URL cannot carry credentials; send them as a header".to_owned());
         }
         if authority.is_empty() {
-            return Err(format!("`{url}` names no host: {EXPECTED}"));
+            return Err(format!("`{shown}` names no host: {EXPECTED}"));
         }
-        let read = HostPort::parse(authority).map_err(|error| format!("`{url}`: {error}"))?;
+        let read = HostPort::parse(authority).map_err(|error| format!("`{shown}`: {error}"))?;
         if path.contains('?') {
-            return Err(format!("`{url}` has a query, which an upstream cannot have"));
+            return Err(format!("`{shown}` has a query, which an upstream cannot have"));
         }
         if path.contains('#') {
-            return Err(format!("`{url}` has a fragment, which an upstream cannot have"));
+            return Err(format!("`{shown}` has a fragment, which an upstream cannot have"));
         }
         let prefix = path.trim_end_matches('/').to_owned();
         if let Err(error) = prefix.parse::<PathAndQuery>()
             && !prefix.is_empty()
         {
-            return Err(format!("`{url}`: the path is not valid: {error}"));
+            return Err(format!("`{shown}`: the path is not valid: {error}"));
         }
         let port = read.port().unwrap_or(if tls { 443 } else { 80 });
         let absolute = host::split(authority).0.ends_with('.');

@@ -2,19 +2,27 @@
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use rustix::fs::OFlags;
 use tokio::{
     fs::{File, OpenOptions},
     io::{AsyncWriteExt, BufWriter},
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::journal::Lines;
+
 /// Lines that may wait to be written.
 const QUEUE: usize = 10_000;
+/// How many bytes they may have together.
+const QUEUE_BYTES: usize = 64 * 1024 * 1024;
+
+/// A line, and the room that it takes in the queue until it is written.
+type Line = (String, OwnedSemaphorePermit);
 
 /// Writes what the journal tells it to a file.
 pub(super) struct JournalWriter {
@@ -24,13 +32,14 @@ pub(super) struct JournalWriter {
 }
 
 impl JournalWriter {
-    /// Opens the file to add to it; what is sent is written, a line each.
+    /// Opens the file to add to it; what is sent is written, a line each. If the file is new, only its owner can read it.
     ///
     /// # Errors
     /// If it cannot be opened, or could block for ever as a pipe does.
-    pub(super) async fn open(path: &Path) -> io::Result<(mpsc::Sender<String>, Self)> {
+    pub(super) async fn open(path: &Path) -> io::Result<(Lines, Self)> {
         let file = append_to(path).await?;
-        let (lines, receiver) = mpsc::channel(QUEUE);
+        let (queue, receiver) = mpsc::channel(QUEUE);
+        let lines = Lines { queue, room: Arc::new(Semaphore::new(QUEUE_BYTES)) };
         let (reopen, reopening) = mpsc::channel(1);
         let finish = CancellationToken::new();
         let writing = Writing { path: path.to_owned(), file: BufWriter::new(file), failing: false };
@@ -59,7 +68,13 @@ impl JournalWriter {
 /// Opens a file to append to. Pipes and directories are refused: opening a pipe waits for a reader.
 async fn append_to(path: &Path) -> io::Result<File> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new().create(true).append(true).custom_flags(nonblocking).open(path).await;
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(nonblocking)
+        .open(path)
+        .await;
     let is_pipe = |kind: std::fs::FileType| std::os::unix::fs::FileTypeExt::is_fifo(&kind);
     let file = match file {
         // A pipe that nobody reads.
@@ -82,7 +97,7 @@ struct Writing {
 impl Writing {
     async fn run(
         mut self,
-        mut lines: mpsc::Receiver<String>,
+        mut lines: mpsc::Receiver<Line>,
         mut reopening: mpsc::Receiver<oneshot::Sender<()>>,
         finish: CancellationToken,
     ) {
@@ -98,7 +113,7 @@ impl Writing {
                 }
                 () = finish.cancelled() => None,
             };
-            let Some(mut line) = line else { break };
+            let Some((mut line, _room)) = line else { break };
             line.push('\n');
             let mut result = self.file.write_all(line.as_bytes()).await;
             if result.is_ok() && lines.is_empty() {

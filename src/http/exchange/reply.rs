@@ -45,6 +45,7 @@ impl Running {
         if head.headers.len() > MAX_HEADERS {
             return Err(bad(format!("its header section has more than {MAX_HEADERS} fields")));
         }
+        headers::rename_own(&mut head.headers);
         if let Ends::After(length) =
             framing::of_response(&mut head.headers, self.ongoing.http2).map_err(bad)?
         {
@@ -128,6 +129,7 @@ impl Running {
         mut head: response::Parts,
         source: Source,
     ) -> Response<Body> {
+        headers::rename_own(&mut head.headers);
         let on_messages = |toxic: &Armed| !matches!(toxic.level, Level::Bytes | Level::Connect);
         self.ongoing.out_of_reach(plan, on_messages, UPGRADED);
         let acted = self.ongoing.struck_names();
