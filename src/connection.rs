@@ -118,6 +118,11 @@ impl ConnectionShared {
         acting.map(|toxic| toxic.spec.name.clone()).collect()
     }
 
+    /// Why a toxic does not act on this connection, if that was decided.
+    pub(crate) fn refusal(&self, toxic: u64) -> Option<&'static str> {
+        self.decisions().given(toxic)?.refused
+    }
+
     /// The first toxic of these kinds that spoils the making of this connection. `facts` are those of CONNECT, where
     /// that is how it is made.
     pub(crate) fn connect_fault(

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use aconite_api::model::{self, Exchange, ExchangeEnd, ExchangeFilter, Happening, Strike};
+use aconite_api::model::{self, Exchange, ExchangeEnd, ExchangeFilter, Happening, Strike, StrikeState};
 use aconite_dialects::{Dialect, Operation};
 use http::{HeaderMap, Method};
 use jiff::Timestamp;
@@ -22,6 +22,9 @@ use tokio::sync::{
 };
 
 use crate::secrets;
+
+#[cfg(test)]
+mod tests;
 
 /// Exchanges that the journal keeps.
 const CAPACITY: usize = 10_000;
@@ -113,6 +116,16 @@ pub(crate) struct Record {
     course: Mutex<Course>,
     /// What the ring counts it as, in bytes; 0 once it is no longer there. Changes under the ring's lock alone.
     counted: AtomicUsize,
+    /// What has passed so far, for as long as the exchange goes on.
+    live: Live,
+}
+
+/// Counters of an exchange in progress.
+#[derive(Default)]
+struct Live {
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    events: AtomicU64,
 }
 
 /// What is known of an exchange as it begins, in no more memory than it needs.
@@ -243,6 +256,17 @@ impl Record {
         write(&mut lock(&self.course));
     }
 
+    /// So much of the response's body has left so far.
+    pub(crate) fn sent(&self, bytes: u64, events: u64) {
+        self.live.bytes_out.store(bytes, Relaxed);
+        self.live.events.store(events, Relaxed);
+    }
+
+    /// So much of the request's body has left so far.
+    pub(crate) fn forwarded(&self, bytes: u64) {
+        self.live.bytes_in.store(bytes, Relaxed);
+    }
+
     /// The memory that it takes, in bytes: about, as small allocations have their own cost.
     fn bytes(&self) -> usize {
         let course = lock(&self.course);
@@ -267,6 +291,8 @@ impl Record {
             status: attempt.status,
             ms: attempt.ms,
         });
+        let over = course.ending.is_some();
+        let live = |counter: &AtomicU64| if over { 0 } else { counter.load(Relaxed) };
         Exchange {
             id: self.id,
             proxy: head.proxy.to_string(),
@@ -284,11 +310,11 @@ impl Record {
             test_id: text(&head.test_id),
             streaming: course.streaming,
             status: course.status,
-            bytes_in: course.bytes_in,
-            bytes_out: course.bytes_out,
-            events: course.events,
+            bytes_in: course.bytes_in.max(live(&self.live.bytes_in)),
+            bytes_out: course.bytes_out.max(live(&self.live.bytes_out)),
+            events: course.events.max(live(&self.live.events)),
             unterminated_tail: course.unterminated_tail,
-            toxics: course.toxics.clone(),
+            toxics: course.toxics.iter().map(|strike| shown_strike(strike, over)).collect(),
             attempts: attempts.collect(),
             ending: course.ending,
             error: course.error.map(str::to_owned),
@@ -296,6 +322,17 @@ impl Record {
             response_body: course.bodies.as_ref().and_then(|bodies| bodies.shown(bodies.response.as_ref())),
         }
     }
+}
+
+/// As the API shows it, with its state.
+fn shown_strike(strike: &Strike, over: bool) -> Strike {
+    let state = match strike {
+        Strike { struck: true, .. } => StrikeState::Struck,
+        Strike { reason: None, .. } if !over => StrikeState::Armed,
+        _ => StrikeState::Skipped,
+    };
+    let waits_for = strike.waits_for.clone().filter(|_| state == StrikeState::Armed);
+    Strike { state, waits_for, ..strike.clone() }
 }
 
 impl Finished {
@@ -329,7 +366,8 @@ impl Journal {
         let id = self.numbers.fetch_add(1, Relaxed);
         let bytes = head.bytes();
         let (course, counted) = (Mutex::default(), AtomicUsize::new(bytes));
-        let record = Arc::new(Record { id, began: Timestamp::now(), head, course, counted });
+        let record =
+            Arc::new(Record { id, began: Timestamp::now(), head, course, counted, live: Live::default() });
         let mut ring = lock(&self.ring);
         ring.bytes += bytes;
         ring.records.push_back(Arc::clone(&record));
@@ -449,102 +487,4 @@ fn fits(entry: &Exchange, filter: &ExchangeFilter) -> bool {
 /// Nothing here panics while it holds a lock; if something did, the data is still whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn head(path: &str) -> Head {
-        Head {
-            proxy: "p".into(),
-            connection: 1,
-            method: Method::GET,
-            host: "h".into(),
-            path: recorded(path),
-            dialect: None,
-            operation: None,
-            scene: None,
-            test_id: None,
-        }
-    }
-
-    fn captured(bytes: usize) -> Option<Box<Captured>> {
-        Some(Box::new(Captured { request: Some("x".repeat(bytes)), ..Captured::hiding(Vec::new()) }))
-    }
-
-    /// What is in the ring, counted anew.
-    fn sum(journal: &Journal) -> usize {
-        lock(&journal.ring).records.iter().map(|record| record.bytes()).sum()
-    }
-
-    #[test]
-    fn a_06_the_ring_is_bounded_in_bytes() {
-        let journal = Journal::new(Outlets::default());
-        let no_headers = HeaderMap::new();
-        for size in (0..1_000).map(|n| n * 200) {
-            let record = journal.begin(head("/"));
-            record.note(|course| course.bodies = captured(size));
-            journal.end(&record, &no_headers);
-            assert!(sum(&journal) <= MAX_BYTES, "{size}");
-            assert_eq!(lock(&journal.ring).bytes, sum(&journal), "{size}");
-        }
-        let kept = lock(&journal.ring).records.len();
-        assert!((MAX_BYTES / 200_000..1_000).contains(&kept), "{kept}");
-        assert!(journal.get(1_000).is_some() && journal.get(1).is_none());
-    }
-
-    #[test]
-    fn a_06_what_the_ring_has_forgotten_is_not_counted() {
-        let journal = Journal::new(Outlets::default());
-        let no_headers = HeaderMap::new();
-        let records: Vec<_> = (0..CAPACITY + 5).map(|_| journal.begin(head("/a"))).collect();
-        assert_eq!(lock(&journal.ring).records.len(), CAPACITY);
-        for record in &records {
-            record.note(|course| course.model = Some("m".into()));
-            journal.end(record, &no_headers);
-        }
-        assert_eq!(lock(&journal.ring).bytes, sum(&journal));
-        let late = journal.begin(head("/b"));
-        journal.clear();
-        late.note(|course| course.bodies = captured(9));
-        journal.end(&late, &no_headers);
-        assert_eq!(lock(&journal.ring).bytes, 0);
-    }
-
-    #[test]
-    fn a_06_lists_are_paged_by_bytes_and_by_number() {
-        let journal = Journal::new(Outlets::default());
-        for _ in 0..100 {
-            let record = journal.begin(head("/"));
-            record.note(|course| course.bodies = captured(MAX_PAGE_BYTES / 20));
-        }
-        for limit in [None, Some(3), Some(usize::MAX)] {
-            let (mut ids, mut since) = (Vec::new(), 0);
-            loop {
-                let (page, next) =
-                    journal.list(&ExchangeFilter { since: Some(since), limit, ..Default::default() });
-                assert!(page.len() <= limit.unwrap_or(20).min(20), "{}", page.len());
-                ids.extend(page.iter().map(|exchange| exchange.id));
-                if next == since {
-                    break;
-                }
-                since = next;
-            }
-            assert_eq!(ids, (1..=100).collect::<Vec<_>>());
-        }
-    }
-
-    #[test]
-    fn a_06_recorded_strings_are_cut_between_characters() {
-        for text in ["", "a", &"a".repeat(MAX_TEXT), &"好".repeat(341)] {
-            assert_eq!(&*recorded(text), text);
-        }
-        for (text, kept) in [("a".repeat(MAX_TEXT + 1), MAX_TEXT), ("好".repeat(MAX_TEXT), 1_023)] {
-            assert_eq!(&*recorded(&text), format!("{}…", &text[..kept]));
-        }
-        let method = Method::from_bytes(&[b'M'; 1_000]).unwrap();
-        assert_eq!(recorded_method(&method).as_str(), format!("{}...", "M".repeat(MAX_METHOD)));
-        assert_eq!(recorded_method(&Method::OPTIONS), Method::OPTIONS);
-    }
 }

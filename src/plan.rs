@@ -134,6 +134,16 @@ impl Armed {
     }
 }
 
+/// The kill switch is off.
+const CHAOS_OFF: &str = "chaos_off";
+/// It is not, or no longer, the time that the toxic's `window` allows.
+const OUTSIDE_WINDOW: &str = "outside_window";
+
+/// Whether a toxic does not act for a reason that may be over later.
+pub(crate) fn is_idle(reason: &str) -> bool {
+    [CHAOS_OFF, OUTSIDE_WINDOW].contains(&reason)
+}
+
 /// The toxics of a proxy that may strike now: enabled, in their window, and not switched off.
 pub(crate) struct Plan {
     pub(crate) proxy: Arc<str>,
@@ -144,6 +154,8 @@ pub(crate) struct Plan {
     pub(crate) exclusive: bool,
     /// In the order in which data meets them.
     pub(crate) toxics: Vec<Arc<Armed>>,
+    /// The toxics that are enabled and cannot act now, and why.
+    pub(crate) idle: Vec<(Arc<Armed>, &'static str)>,
     /// Whether a toxic's match reads request bodies.
     pub(crate) reads_requests: bool,
     /// Whether anything but byte toxics is there.
@@ -151,6 +163,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Whether the same toxics act as in another plan, and the same ones do not.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.on, self.exclusive) == (other.on, other.exclusive)
+            && (self.toxics.len(), self.idle.len()) == (other.toxics.len(), other.idle.len())
+            && self.toxics.iter().zip(&other.toxics).all(|(one, other)| Arc::ptr_eq(one, other))
+            && self
+                .idle
+                .iter()
+                .zip(&other.idle)
+                .all(|((one, why), (other, why_other))| Arc::ptr_eq(one, other) && why == why_other)
+    }
+
     /// The plan at a moment, and when it changes by itself. With the kill switch not `on` it has no toxics.
     pub(crate) fn at(
         now: Instant,
@@ -161,16 +185,22 @@ impl Plan {
         all: &[Arc<Armed>],
     ) -> (Self, Option<Instant>) {
         let mut changes = None::<Instant>;
-        let mut toxics = Vec::new();
-        for toxic in all.iter().filter(|toxic| on && toxic.spec.enabled) {
+        let (mut toxics, mut idle) = (Vec::new(), Vec::new());
+        for toxic in all.iter().filter(|toxic| toxic.spec.enabled) {
+            if !on {
+                idle.push((Arc::clone(toxic), CHAOS_OFF));
+                continue;
+            }
             let (open, next) = toxic.window(now);
             if open {
                 toxics.push(Arc::clone(toxic));
+            } else {
+                idle.push((Arc::clone(toxic), OUTSIDE_WINDOW));
             }
             changes = [changes, next].into_iter().flatten().min();
         }
         let reads_requests = toxics.iter().any(|toxic| toxic.matcher.needs_body());
         let strikes_messages = toxics.iter().any(|toxic| toxic.level != Level::Bytes);
-        (Self { proxy, seed, on, exclusive, toxics, reads_requests, strikes_messages }, changes)
+        (Self { proxy, seed, on, exclusive, toxics, idle, reads_requests, strikes_messages }, changes)
     }
 }

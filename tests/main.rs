@@ -34,6 +34,8 @@ mod reach;
 mod recording;
 // What must not be recorded: secrets, and more than there is room for.
 mod recording_bounds;
+// Why toxics did not act.
+mod recording_reasons;
 // Real bug reports about JSON bodies.
 mod json_cases;
 // Real bug reports about text that is not ASCII.

@@ -266,15 +266,15 @@ pub struct Exchange {
     pub streaming: bool,
     /// The status that the client got.
     pub status: Option<u16>,
-    /// Bytes of the request's body.
+    /// Bytes of the request's body, so far.
     pub bytes_in: u64,
-    /// Bytes of the answer's body, as sent to the client.
+    /// Bytes of the response's body, as sent to the client, so far.
     pub bytes_out: u64,
-    /// Events of a streamed answer, as sent to the client.
+    /// Events of a streamed response, as sent to the client, so far.
     pub events: u64,
     /// Bytes after the last whole event.
     pub unterminated_tail: u64,
-    /// The toxics that were planned for it.
+    /// The toxics whose conditions it meets.
     pub toxics: Vec<Strike>,
     /// Tries at upstreams.
     pub attempts: Vec<Attempt>,
@@ -301,6 +301,9 @@ pub struct Strike {
     pub kind: String,
     /// Whether it changed, delayed or dropped anything.
     pub struck: bool,
+    /// Whether it may still do so.
+    #[serde(default)]
+    pub state: StrikeState,
     /// When it struck first, in milliseconds since the exchange began.
     pub at: Option<f64>,
     /// What was rolled against its toxicity.
@@ -308,6 +311,22 @@ pub struct Strike {
     /// Why it did not strike.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// While it is armed: the position in the body at which it acts, its `at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<serde_json::Value>,
+}
+
+/// How far a toxic has come on an exchange.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StrikeState {
+    /// It has not acted, and still may.
+    #[default]
+    Armed,
+    /// It has acted.
+    Struck,
+    /// It has not acted and will not: `reason` says why.
+    Skipped,
 }
 
 /// One try at an upstream.

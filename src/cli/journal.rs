@@ -153,7 +153,7 @@ fn table(exchanges: &[Exchange]) -> String {
     for row in &rows {
         text.push_str(&line(row.each_ref().map(String::as_str)));
     }
-    text + "\nTOXICS: `name!` was applied, `name(reason)` was not.  ENDED: how, and by whom.  --json has every field.\n"
+    text + "\nTOXICS: `name!` was applied, `name(reason)` was not, `name(armed)` still may be.  ENDED: how, and by whom.  --json has every field.\n"
 }
 
 /// Asks again from the oldest exchange that was in progress, so that each one is printed once, complete.
@@ -214,6 +214,7 @@ fn cells(exchange: &Exchange) -> [String; 9] {
         .map(|toxic| match (&toxic.reason, toxic.struck) {
             (_, true) => format!("{}!", toxic.name),
             (Some(reason), false) => format!("{}({reason})", toxic.name),
+            (None, false) if exchange.ending.is_none() => format!("{}(armed)", toxic.name),
             (None, false) => format!("{}(-)", toxic.name),
         })
         .collect();

@@ -69,7 +69,7 @@ impl RunReport {
         Self { command, exit_status, seed, connections, exchanges: exchanges.len(), statuses, toxics }
     }
 
-    /// The names of the toxics that applied to no exchange. Toxics on bytes are not in the journal and do not count.
+    /// The names of the toxics that applied to no exchange. Toxics on connections are not journalled as applied.
     pub(super) fn unused(&self) -> Vec<&str> {
         self.toxics.iter().filter(|toxic| toxic.struck == 0).map(|toxic| toxic.name.as_str()).collect()
     }

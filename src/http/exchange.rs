@@ -75,7 +75,7 @@ pub(crate) async fn run(
         Ok(ready) => ready,
         Err(trouble) => return Ok(refused(&client, &facts, &trouble)),
     };
-    let exchange = begin(&client, head, facts, ready, stream);
+    let exchange = begin(&client, &plan, head, facts, ready, stream);
     exchange.answer(&plan, &destination.target, &destination.authority).await
 }
 
@@ -203,6 +203,7 @@ async fn prepare(
 
 fn begin(
     client: &Client,
+    plan: &Arc<Plan>,
     head: request::Parts,
     facts: Facts,
     prepared: Prepared,
@@ -215,7 +216,8 @@ fn begin(
         course.streaming = facts.streaming().unwrap_or(false);
     });
     let number = client.proxy.number_of(facts.test_id.as_deref());
-    let ongoing = Arc::new(Ongoing::new(client, facts, own, record, number, stream));
+    let ongoing = Arc::new(Ongoing::new(client, plan, facts, own, record, number, stream));
+    ongoing.note_idle(plan);
     if let RequestBody::Read(bytes) = &body {
         ongoing.request_passed(bytes.len() as u64);
         ongoing.capture_request(bytes);

@@ -13,7 +13,8 @@ use crate::{
 };
 use aconite_dialects::{Event, Meter};
 use aconite_toxics::{
-    BodyFilter, BodyForm, Gather, Instance, Level, OnBytes, OnEvents, Report, Scope, StageId, StreamFilter,
+    BodyFilter, BodyForm, Direction, Gather, Instance, Level, OnBytes, OnEvents, Report, Scope, StageId,
+    StreamFilter,
 };
 use bytes::Bytes;
 
@@ -52,10 +53,14 @@ impl BodyGovernor {
             passed: 0,
             waits: WaitsByToxic::default(),
         };
-        governor.ready = ready
-            .into_iter()
-            .map(|(id, filter)| (id, filter.and_then(|filter| governor.lifted(filter).ok())))
-            .collect();
+        for (id, filter) in ready {
+            let lifted = filter.map(|filter| governor.lifted(filter)).transpose();
+            let lifted = lifted.unwrap_or_else(|reason| {
+                governor.ongoing.passed_over(id.toxic, reason);
+                None
+            });
+            governor.ready.push((id, lifted));
+        }
         governor
     }
 
@@ -80,6 +85,13 @@ impl BodyGovernor {
         self.passed += bytes.len() as u64;
         if let Some(meter) = &mut self.meter {
             meter.feed(bytes);
+        }
+        match self.scope.direction {
+            Direction::Downstream => {
+                let events = self.meter.as_ref().map_or(0, Meter::events);
+                self.ongoing.sent(self.passed, events);
+            }
+            Direction::Upstream => self.ongoing.forwarded(self.passed),
         }
     }
 
@@ -132,6 +144,20 @@ pub(crate) fn concerns(toxic: &Armed, scope: &Scope) -> bool {
         }
 }
 
+/// Why a toxic that is meant for a body cannot act on one of this form, or on one that is `empty`.
+pub(crate) fn beyond(toxic: &Armed, scope: &Scope, empty: bool) -> Option<&'static str> {
+    let on_content = matches!(toxic.level, Level::Events | Level::Document);
+    if !on_content || toxic.spec.stream != scope.direction {
+        return None;
+    }
+    match toxic.level {
+        _ if empty => Some("no_body"),
+        _ if concerns(toxic, scope) => None,
+        Level::Events => Some("not_a_stream"),
+        _ => Some("not_a_document"),
+    }
+}
+
 impl Governor<Event> for BodyGovernor {
     fn has_changed(&self) -> bool {
         self.plan.has_changed()
@@ -146,6 +172,7 @@ impl Governor<Event> for BodyGovernor {
         if !self.ongoing.has_toxics(&plan) && self.ready.is_empty() {
             return Vec::new();
         }
+        self.ongoing.out_of_reach(&plan, |toxic| beyond(toxic, &self.scope, false));
         let toxics = self.ongoing.toxics(&plan).filter(|toxic| concerns(toxic, &self.scope));
         toxics.filter(|toxic| self.ongoing.strikes(&plan, toxic)).map(|toxic| toxic.id).collect()
     }

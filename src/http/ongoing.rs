@@ -11,6 +11,8 @@ use aconite_api::model::{ExchangeEnd, How, Side, Strike};
 use aconite_toxics::{Dice, Report, StageId};
 use tokio::time::Instant;
 
+mod unstruck;
+
 use super::{capture::Capture, client::Client, facts::Facts, source::Broken};
 use crate::{
     connection::ConnectionShared,
@@ -34,6 +36,8 @@ pub(crate) struct Ongoing {
     /// Whether the client speaks HTTP/2.
     pub(crate) http2: bool,
     pub(crate) started: Instant,
+    /// The toxics as the exchange began.
+    plan: Arc<Plan>,
     record: Arc<Record>,
     decisions: Mutex<Made>,
     finished: AtomicBool,
@@ -66,6 +70,7 @@ struct Made {
 impl Ongoing {
     pub(crate) fn new(
         client: &Client,
+        plan: &Arc<Plan>,
         facts: Facts,
         own: Option<Arc<Armed>>,
         record: Arc<Record>,
@@ -80,6 +85,7 @@ impl Ongoing {
             control: client.control.clone(),
             http2: client.http2,
             started: Instant::now(),
+            plan: Arc::clone(plan),
             record,
             decisions: Mutex::new(Made {
                 decisions: Decisions::new(number, client.connection.peer.ip()),
@@ -133,9 +139,20 @@ impl Ongoing {
                 kind: toxic.spec.kind.clone(),
                 roll: ticket.roll,
                 reason: ticket.refused.map(str::to_owned),
+                waits_for: toxic.spec.attributes.get("at").cloned(),
                 ..Strike::default()
             };
-            self.record.note(|course| course.decided(strike));
+            self.record.note(|course| {
+                // One that acted may have been removed, and another of its name added.
+                let known = course.toxics.iter().rposition(|known| known.name == strike.name && !known.struck);
+                let idle = |at: usize| course.toxics[at].reason.as_deref().is_none_or(crate::plan::is_idle);
+                match known {
+                    // What kept it from acting may be over.
+                    Some(at) if idle(at) => course.toxics[at] = strike,
+                    Some(at) => course.toxics[at].roll = strike.roll,
+                    None => course.decided(strike),
+                }
+            });
             if let Some(reason) = ticket.refused {
                 self.proxy.metrics.passed(&self.proxy.name, &toxic.spec.kind, reason);
                 self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
@@ -188,29 +205,6 @@ impl Ongoing {
         }
     }
 
-    /// Toxics that are meant for this exchange cannot act on it, for this reason. Their dice are not rolled, and their budgets
-    /// stay as they are.
-    pub(crate) fn out_of_reach(&self, plan: &Plan, concerned: impl Fn(&Armed) -> bool, reason: &'static str) {
-        let facts = self.facts.as_request_facts();
-        for toxic in self.toxics(plan).filter(|toxic| concerned(toxic)) {
-            let id = toxic.id.toxic;
-            if self.made().decisions.given(id).is_some() {
-                self.passed_over(id, reason);
-            } else if toxic.meets(self.connection.peer.ip(), &facts) {
-                let (name, kind) = (&toxic.spec.name, &toxic.spec.kind);
-                let strike = Strike {
-                    name: name.clone(),
-                    kind: kind.clone(),
-                    reason: Some(reason.to_owned()),
-                    ..Strike::default()
-                };
-                self.record.note(|course| course.decided(strike));
-                self.proxy.metrics.passed(&self.proxy.name, kind, reason);
-                self.tell("toxic.passed", name, kind, Some(reason));
-            }
-        }
-    }
-
     /// The names of the toxics that have struck so far.
     pub(crate) fn struck_names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -219,25 +213,6 @@ impl Ongoing {
             names = struck.map(|strike| strike.name.clone()).collect();
         });
         names
-    }
-
-    /// A toxic could not strike, for this reason.
-    pub(crate) fn passed_over(&self, toxic: u64, reason: &'static str) {
-        let Some((name, kind)) = self.name_of(toxic) else { return };
-        let mut first = false;
-        self.record.note(|course| {
-            if let Some(strike) = course.toxics.iter_mut().rfind(|strike| strike.name == name)
-                && !strike.struck
-                && strike.reason.is_none()
-            {
-                strike.reason = Some(reason.to_owned());
-                first = true;
-            }
-        });
-        if first {
-            self.proxy.metrics.passed(&self.proxy.name, &kind, reason);
-            self.tell("toxic.passed", &name, &kind, Some(reason));
-        }
     }
 
     fn tell(&self, event: &'static str, name: &str, kind: &str, reason: Option<&str>) {
@@ -327,6 +302,16 @@ impl Ongoing {
             let ms = self.ms();
             self.record.note(|course| course.first_byte_ms = Some(ms));
         }
+    }
+
+    /// So much of the response's body has left so far.
+    pub(crate) fn sent(&self, bytes: u64, events: u64) {
+        self.record.sent(bytes, events);
+    }
+
+    /// So much of the request's body has left so far.
+    pub(crate) fn forwarded(&self, bytes: u64) {
+        self.record.forwarded(bytes);
     }
 
     /// So much of the request's body has passed.
@@ -422,12 +407,14 @@ impl Ongoing {
         if self.finished.swap(true, Relaxed) {
             return;
         }
+        self.settle();
         let ms = self.ms();
         self.record.note(|course| {
             course.duration_ms = Some(ms);
             course.bytes_out = bytes_out;
             course.events = events;
             course.unterminated_tail = unterminated_tail;
+            unstruck::disarm(&mut course.toxics);
             course.ending = Some(end);
             self.end_captures(course);
         });

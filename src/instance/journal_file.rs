@@ -68,13 +68,8 @@ impl JournalWriter {
 /// Opens a file to append to. Pipes and directories are refused: opening a pipe waits for a reader.
 async fn append_to(path: &Path) -> io::Result<File> {
     let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .custom_flags(nonblocking)
-        .open(path)
-        .await;
+    let file =
+        OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(nonblocking).open(path).await;
     let is_pipe = |kind: std::fs::FileType| std::os::unix::fs::FileTypeExt::is_fifo(&kind);
     let file = match file {
         // A pipe that nobody reads.

@@ -226,9 +226,7 @@ impl Entry {
         let old = Arc::clone(&self.plan.borrow());
         let (now, name, exclusive) = (Instant::now(), Arc::clone(&old.proxy), self.spec.exclusive);
         let (plan, next) = Plan::at(now, name, old.seed, chaos, exclusive, &self.toxics);
-        let same = plan.toxics.len() == old.toxics.len()
-            && plan.toxics.iter().zip(&old.toxics).all(|(new, old)| Arc::ptr_eq(new, old));
-        if !same || plan.exclusive != old.exclusive || plan.on != old.on {
+        if !plan.is_same(&old) {
             self.plan.send_replace(Arc::new(plan));
         }
         next

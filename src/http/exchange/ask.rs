@@ -13,7 +13,7 @@ use super::{
         coding::Coded,
         facts::{Said, body_form, content_length},
         framing,
-        governor::{BodyGovernor, concerns},
+        governor::{BodyGovernor, beyond, concerns},
         headers::{self, Hop},
         target::{Origin, Target},
         upstream::{Answer, Speak, UpstreamError},
@@ -101,6 +101,9 @@ impl Running {
         let form = body_form(self.headers());
         let length = content_length(self.headers());
         let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
+        if matches!(self.body, RequestBody::None) {
+            self.ongoing.out_of_reach(plan, |toxic| beyond(toxic, &scope, true));
+        }
         let coded = Coded::of(self.headers()) != Coded::Plain;
         let ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
         let struck = ready.iter().any(|(_, filter)| filter.is_some())

@@ -18,7 +18,7 @@ use super::{
         coding::{Coded, Decoding},
         facts::content_length,
         framing::{self, Ends},
-        governor::{BodyGovernor, concerns},
+        governor::{BodyGovernor, beyond, concerns},
         headers::{self, Hop},
         own_answer::{self, Trouble},
         source::Broken,
@@ -68,6 +68,7 @@ impl Running {
         let scope = self.ongoing.facts.scope(Direction::Downstream, form, length);
         let bodiless = source.is_end_stream();
         let ready = if bodiless {
+            self.ongoing.out_of_reach(plan, |toxic| beyond(toxic, &scope, true));
             Vec::new()
         } else {
             bodies(&mut filters, Direction::Downstream, |filter| filter.filter.body(&scope))
@@ -131,7 +132,7 @@ impl Running {
     ) -> Response<Body> {
         headers::rename_own(&mut head.headers);
         let on_messages = |toxic: &Armed| !matches!(toxic.level, Level::Bytes | Level::Connect);
-        self.ongoing.out_of_reach(plan, on_messages, UPGRADED);
+        self.ongoing.out_of_reach(plan, |toxic| on_messages(toxic).then_some(UPGRADED));
         let acted = self.ongoing.struck_names();
         self.mark(plan, &mut head.headers, |toxic| acted.contains(&toxic.spec.name));
         upgrade::switch(&self.ongoing, upgrade, head, source)

@@ -29,7 +29,9 @@ pub(in crate::http) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
     request.parse(head).map_err(|error| bad(format!("the CONNECT request cannot be read: {error}")))?;
     let target = request.path.unwrap_or_default();
     if target.contains('@') {
-        return Err(bad("CONNECT: the target cannot have a user and password, expected HOST:PORT".to_owned()));
+        return Err(
+            bad("CONNECT: the target cannot have a user and password, expected HOST:PORT".to_owned()),
+        );
     }
     let (host, port) = authority(target).map_err(|error| bad(format!("CONNECT: {error}")))?;
     let mut headers = HeaderMap::new();

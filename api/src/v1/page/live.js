@@ -22,8 +22,9 @@ async function exchanges() {
 }
 
 function exchangeLine({ id, started, proxy, method, host, path, status, duration_ms, bytes_out, events, toxics, ending }) {
-  const planned = toxics.map(({ name, struck, reason }) => struck
+  const planned = toxics.map(({ name, struck, state, reason }) => struck
     ? el("span", { className: "hot" }, `${name} struck `)
+    : state === "armed" ? el("span", { className: "quiet" }, `${name} armed `)
     : el("span", { className: "quiet" }, `${name} did not${reason ? `: ${reason}` : ""} `));
   const cells = [id, new Date(started).toLocaleTimeString(), proxy, [method, `${host}${path}`], status ?? "–",
     duration_ms == null ? "–" : `${Math.round(duration_ms)} ms`, `${bytes_out} B${events ? `, ${events} events` : ""}`,
