@@ -298,7 +298,7 @@ mod tests {
         }
 
         #[test]
-        fn a_body_without_secrets_stays_as_it_is(body in "([a-z{}:,\\[\\]\\\\ \n]|\"token\":\"|\"max_tokens\":|\"){0,60}") {
+        fn a_body_without_secrets_stays_as_it_is(body in "([a-z{}:,\\[\\]\\\\ \n]|\\{\"token\":\"|\"max_tokens\":|\"){0,60}") {
             prop_assert_eq!(redacted_body(&body, &[]), body);
         }
     }

@@ -144,7 +144,8 @@ impl Ongoing {
             };
             self.record.note(|course| {
                 // One that acted may have been removed, and another of its name added.
-                let known = course.toxics.iter().rposition(|known| known.name == strike.name && !known.struck);
+                let known =
+                    course.toxics.iter().rposition(|known| known.name == strike.name && !known.struck);
                 let idle = |at: usize| course.toxics[at].reason.as_deref().is_none_or(crate::plan::is_idle);
                 match known {
                     // What kept it from acting may be over.

@@ -233,7 +233,9 @@ mod tests {
     fn r2_32_what_is_not_an_address_is_refused_by_name() {
         for text in ["", "localhost", "10.0.0.0/33", "10.0.0", "10.0.0.1:80"] {
             let spec = Match { client: Some(text.to_owned()), ..Match::default() };
-            let SpecError::Attributes { path, reason } = Matcher::compile(&spec).unwrap_err() else { panic!("{text}") };
+            let SpecError::Attributes { path, reason } = Matcher::compile(&spec).unwrap_err() else {
+                panic!("{text}")
+            };
             assert_eq!(path, "match.client");
             assert!(reason.contains("10.0.0.0/8"), "{text}: {reason}");
         }

@@ -31,7 +31,9 @@ impl Ongoing {
             return;
         }
         let facts = self.facts.as_request_facts();
-        for (toxic, reason) in plan.idle.iter().filter(|(toxic, _)| toxic.meets(self.connection.peer.ip(), &facts)) {
+        for (toxic, reason) in
+            plan.idle.iter().filter(|(toxic, _)| toxic.meets(self.connection.peer.ip(), &facts))
+        {
             self.skip(toxic, reason);
         }
     }
@@ -74,7 +76,9 @@ impl Ongoing {
     pub(super) fn settle(&self) {
         let facts = self.facts.as_request_facts();
         for toxic in self.toxics(&self.plan) {
-            if self.made().decisions.given(toxic.id.toxic).is_some() || !toxic.meets(self.connection.peer.ip(), &facts) {
+            if self.made().decisions.given(toxic.id.toxic).is_some()
+                || !toxic.meets(self.connection.peer.ip(), &facts)
+            {
                 continue;
             }
             if is_of_connection(toxic) {
