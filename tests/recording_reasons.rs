@@ -183,7 +183,7 @@ async fn r2_22_a_stream_in_progress_shows_what_is_armed_and_what_has_passed() {
         waits_for: Some(json!({"events": 9})),
         ..Strike::default()
     };
-    assert_eq!(exchange.toxics, [armed.clone()]);
+    assert_eq!(exchange.toxics, std::slice::from_ref(&armed));
     asked.notify_one();
     hear(&mut client, GUARD).await;
     drop(client);
