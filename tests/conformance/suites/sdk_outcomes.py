@@ -37,18 +37,18 @@ NODE_ENDINGS = {
         "anthropic.AnthropicError", "anthropic.AnthropicError", "anthropic.AnthropicError", WAITS
     ),
 }
-# A connection that ends under a stream of HTTP/2 may say GOAWAY first; Go names the two apart.
+# Over HTTP/2 `fin` resets the stream with CANCEL, and `rst` with INTERNAL_ERROR: the connection has other streams.
 GO_ENDINGS = {
     1: row(OK, "ErrUnexpectedEOF", "ECONNRESET", "DeadlineExceeded"),
-    2: row(OK, ("ErrUnexpectedEOF", "http.http2GoAwayError"), "StreamError", "DeadlineExceeded"),
+    2: row(OK, "StreamError", "StreamError", "DeadlineExceeded"),
 }
 JAVA_ENDINGS = {
     "urlconnection": row(OK, "IOException", "Reset", "Timeout"),
     "http1": row(OK, "IOException", "Reset", WAITS),
-    "http2": row(OK, "IOException", "StreamReset", WAITS),
+    "http2": row(OK, "StreamReset", "StreamReset", WAITS),
 }
 # curl's exit codes: 18 partial file, 28 timeout, 56 receive error, 92 a stream of HTTP/2 not closed cleanly.
-CURL_ENDINGS = {1: row(0, 18, 56, 28), 2: row(0, 18, 92, 28)}
+CURL_ENDINGS = {1: row(0, 18, 56, 28), 2: row(0, 92, 92, 28)}
 
 PYTHON_HEALTHY = {
     "openai/{}/chat": "stop",
