@@ -282,7 +282,7 @@ mod tests {
             assert!(causes.contains(&format!("  {}: ", cause.name())), "{causes}");
             assert!(page(cause.name(), false).unwrap().starts_with(cause.name()));
         }
-        // An alias leads to the page of its cause.
+        // An alias shows the page of its cause.
         assert!(page("rate_limit", false).unwrap().starts_with("rate_limit_tokens: "));
         assert!(page("overloaded", true).unwrap().contains("\"status\":529"));
         assert!(page("cut", false).is_none());

@@ -112,7 +112,7 @@ pub(super) fn print_version(program: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Up to the first word that is no flag, as Go's parser does; what is no flag of Toxiproxy's stays as it is.
+/// Translates up to the first word that is not a flag, as Go's parser does. Flags that Toxiproxy does not have stay unchanged.
 fn server(rest: &[OsString]) -> Vec<OsString> {
     let mut translated = Vec::new();
     let mut words = rest.iter();

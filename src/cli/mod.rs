@@ -137,7 +137,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             parsed
         }
         Err(told) => {
-            // Help for a reader who has left is no failure.
+            // It is not an error if the reader of the help has closed the pipe.
             let _ = told.print();
             let code = u8::try_from(told.exit_code()).unwrap_or(2);
             return ExitCode::from(if in_place_of_cli { flags::toxiproxy_cli_exit(&told) } else { code });

@@ -176,7 +176,7 @@ fn lenient(args: &Args) -> Vec<ProxySpec> {
     }
 }
 
-/// The file's configuration, with what the command line says in its stead.
+/// The file's configuration, with the values that the command line overrides.
 fn effective(args: &Args, config: Config) -> Result<Config, Failure> {
     let mut config = config;
     config.admin.listen = args.admin().or(config.admin.listen);

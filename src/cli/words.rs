@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::Failure;
 
-/// The fields that a toxic has besides its attributes, with the schemas of those that are text.
+/// The fields that a toxic has besides its attributes.
 const ENVELOPE: [&str; 8] = ["name", "stream", "toxicity", "match", "budget", "window", "marker", "enabled"];
 
 /// The type, given separately or as the first word, and the words after it.

@@ -104,7 +104,7 @@ async fn a_10_tls_settings_that_no_proxy_has_any_more_are_forgotten() {
 }
 
 /// 50 connections each of TCP, kept HTTP, event streams and tunnels; on each proxy 500 times a toxic is added and
-/// removed. Before, each connection kept some 400 bytes for each of them: 200 connections 40 MB in all.
+/// removed. A build that kept a decision for each of them grew by 12 MiB.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_10_live_connections_keep_nothing_of_toxics_that_are_gone() {
     many_files();

@@ -57,7 +57,7 @@ const MAX_RTO: Duration = Duration::from_secs(120);
 struct Path {
     config: Loss,
     dice: Dice,
-    /// How many bytes the segment at hand still takes.
+    /// How many bytes the current segment still takes.
     left: usize,
 }
 

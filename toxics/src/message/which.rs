@@ -22,7 +22,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// Whether an event is of this kind, as the protocol at hand has it. Pieces that are no events are of none.
+    /// Whether an event is of this kind in the stream's protocol. Pieces that are not events are of no kind.
     pub(super) fn covers(self, event: &Event, shape: Shape) -> bool {
         match self {
             Self::Content => shape.is_content(event),
