@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::Governor;
+use super::{Governor, prepare};
 
 /// What a test puts on a stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -165,12 +165,16 @@ impl StreamFilter<Bytes> for CloseAfter {
     }
 }
 
-/// Two connected sockets.
+/// Two connected sockets with the options that a proxy's sockets have. Without `TCP_NODELAY` the kernel may still hold a
+/// short write when the connection is reset, and discard it.
 pub(super) async fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (near, far) = tokio::join!(TcpStream::connect(address), listener.accept());
-    (near.unwrap(), far.unwrap().0)
+    let (near, (far, _)) = (near.unwrap(), far.unwrap());
+    prepare(&near);
+    prepare(&far);
+    (near, far)
 }
 
 /// No test hangs, whatever the machine is busy with.
