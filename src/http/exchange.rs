@@ -18,7 +18,6 @@ use super::{
     client::{Client, asked_authority, host_of},
     extended_connect,
     facts::{Facts, body_form},
-    framing,
     governor::Ready,
     guard::{self, Way},
     headers::{self},
@@ -86,9 +85,6 @@ fn led(client: &Client, head: &mut request::Parts, framed_twice: bool) -> Result
     }
     if head.headers.len() > MAX_HEADERS {
         return Err(own_answer::too_large());
-    }
-    if let Err(why) = framing::of_request(&head.headers) {
-        return Err(Trouble::new(StatusCode::BAD_REQUEST, "bad_framing", why).closing());
     }
     if client.http2 {
         extended_connect::as_upgrade(head)?;

@@ -46,20 +46,6 @@ pub(crate) fn of_response(headers: &mut HeaderMap, http2: bool) -> Result<Ends, 
     Ok(Ends::ByItself)
 }
 
-/// Checks a request's transfer codings.
-///
-/// # Errors
-/// What is wrong, if two readers need not agree on where the body ends.
-pub(crate) fn of_request(headers: &HeaderMap) -> Result<(), String> {
-    if !headers.contains_key(header::TRANSFER_ENCODING) {
-        return Ok(());
-    }
-    let lines = lines(headers)?;
-    let codings: Vec<&str> = lines.iter().flatten().map(String::as_str).collect();
-    chunked_once_at_the_end(&codings)
-        .map_err(|why| format!("the request's `Transfer-Encoding: {}`: {why}", codings.join(", ")))
-}
-
 /// The framing of a request to an HTTP/1.1 upstream, where hyper would leave it out: of an empty body if the method
 /// expects one, and of any other if the method does not.
 ///
