@@ -8,7 +8,7 @@ use aconite::{
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::Notify};
 
-use crate::support::{GUARD, Origin, Proxied, hear, hear_until};
+use crate::support::{End, GUARD, Origin, Proxied, hear, hear_until};
 
 const SSE: &str = "data: {\"n\":1}\n\ndata: {\"n\":2}\n\ndata: [DONE]\n\n";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -43,7 +43,7 @@ fn request(form: &str, body: &str) -> String {
 }
 
 /// What is in the journal of one exchange under one toxic; `None` if the toxic cannot be added.
-async fn under(toxic: &Value, form: &str, body: &str) -> Option<Vec<Exchange>> {
+async fn under(toxic: &Value, form: &str, body: &str, of_connection: bool) -> Option<Vec<Exchange>> {
     let origin = Origin::answering_once(response(form, body)).await;
     let proxied = Proxied::http(&origin).await;
     let toxic: ToxicSpec = serde_json::from_value(toxic.clone()).unwrap();
@@ -51,9 +51,21 @@ async fn under(toxic: &Value, form: &str, body: &str) -> Option<Vec<Exchange>> {
     // A toxic may refuse the connection, or reset it at any time.
     if let Ok(mut client) = TcpStream::connect(proxied.address).await {
         let _ = client.write_all(request(form, body).as_bytes()).await;
-        hear(&mut client, Duration::from_millis(500)).await;
+        while is_awaited(&proxied, &mut client, of_connection).await {}
     }
     Some(proxied.journal().await)
+}
+
+/// Whether the response is still to come, after a while. A toxic that has acted may hold it back for ever, and after a
+/// `101` the connection stays open.
+async fn is_awaited(proxied: &Proxied, client: &mut TcpStream, of_connection: bool) -> bool {
+    let heard = hear(client, Duration::from_millis(500)).await;
+    if of_connection || heard.end != End::Silence || !heard.bytes.is_empty() {
+        return false;
+    }
+    let filter = ExchangeFilter::default();
+    let exchanges = proxied.aconite.client().exchanges(&filter).await.unwrap().exchanges;
+    !exchanges.iter().flat_map(|exchange| &exchange.toxics).any(|strike| strike.struck)
 }
 
 #[tokio::test]
@@ -67,9 +79,9 @@ async fn r2_16_each_toxic_says_on_each_form_of_body_why_it_did_not_act() {
                 ["downstream", "upstream"].into_iter().flat_map(|stream| FORMS.map(|form| (stream, form)))
             {
                 let toxic = json!({"name": "t", "type": kind, "stream": stream, "attributes": attributes});
-                let Some(journal) = under(&toxic, form, body).await else { continue };
-                let case = format!("{kind} {stream} on {form} {body:?}");
                 let of_connection = matches!(level, Level::Bytes | Level::Connect);
+                let Some(journal) = under(&toxic, form, body, of_connection).await else { continue };
+                let case = format!("{kind} {stream} on {form} {body:?}");
                 assert!(journal.len() == 1 || of_connection, "{case}: {journal:?}");
                 for Exchange { toxics, .. } in journal {
                     let [strike] = &*toxics else { panic!("{case}: {toxics:?}") };
@@ -136,6 +148,43 @@ async fn r2_21_toxics_that_are_not_in_effect_say_so() {
     assert_eq!(proxied.raw(GET).await.status(), 200);
     let on = [("a", None), ("c", Some("outside_window")), ("e", Some("on_connection"))];
     assert_eq!(strikes(&proxied).await, expected(&on));
+}
+
+/// The kill switch is turned on while a stream is in progress, to which the toxic then applies.
+#[tokio::test]
+async fn r2_21_a_toxic_that_comes_into_effect_during_an_exchange_says_so() {
+    let more = Arc::new(Notify::new());
+    let asked = Arc::clone(&more);
+    let origin = Origin::running(move |mut caller| {
+        let more = Arc::clone(&more);
+        async move {
+            caller.request().await;
+            caller.say("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n").await;
+            more.notified().await;
+            caller.say("data: 2\n\n").await;
+        }
+    })
+    .await;
+    let proxied = Proxied::http(&origin).await;
+    let api = proxied.aconite.client();
+    api.set_chaos(false, &Switch::default()).await.unwrap();
+    let toxic = json!({"name": "c", "type": "cut", "attributes": {"at": {"events": 9}, "how": "fin"}});
+    proxied.add(toxic).await;
+    let mut client = proxied.connect().await;
+    client.write_all(GET.as_bytes()).await.unwrap();
+    hear_until(&mut client, "data: 1\n\n").await;
+    let shown = async || {
+        let exchanges = api.exchanges(&ExchangeFilter::default()).await.unwrap().exchanges;
+        let Strike { state, reason, .. } = exchanges[0].toxics[0].clone();
+        (state, reason)
+    };
+    assert_eq!(shown().await, (StrikeState::Skipped, Some("chaos_off".to_owned())));
+    api.set_chaos(true, &Switch::default()).await.unwrap();
+    let armed = async { while shown().await != (StrikeState::Armed, None) {} };
+    tokio::time::timeout(GUARD, armed).await.expect("it is never armed");
+    asked.notify_one();
+    hear(&mut client, GUARD).await;
+    assert_eq!(strikes(&proxied).await, expected(&[("c", Some("not_reached"))]));
 }
 
 #[tokio::test]
