@@ -73,17 +73,26 @@ async fn toxics_that_do_not_strike_are_told_with_the_reason() {
 async fn bytes_of_requests_are_counted_however_the_body_is_read() {
     let origin = Origin::answering_once(OK).await;
     let proxied = Proxied::http(&origin).await;
-    let body = "x".repeat(3_000);
-    for (kind, framing) in [
-        ("application/json", "Content-Length: 3000\r\n\r\n".to_owned() + &body),
-        ("text/plain", "Content-Length: 3000\r\n\r\n".to_owned() + &body),
-        ("text/plain", format!("Transfer-Encoding: chunked\r\n\r\nbb8\r\n{body}\r\n0\r\n\r\n")),
+    let body = format!("\"{}\"", "x".repeat(2_998));
+    let with_length = format!("Content-Length: 3000\r\n\r\n{body}");
+    let chunked = format!("Transfer-Encoding: chunked\r\n\r\nbb8\r\n{body}\r\n0\r\n\r\n");
+    // At first nobody needs to read the body, then a condition does.
+    for toxic in [
+        None,
+        Some(json!({"type": "delay", "match": {"body": [{"path": "$.x"}]}, "attributes": {"delay": 1}})),
     ] {
-        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: {kind}\r\n");
-        assert_eq!(proxied.raw(head + &framing).await.status(), 200);
+        if let Some(toxic) = toxic {
+            proxied.add(toxic).await;
+        }
+        for kind in ["application/json", "text/plain"] {
+            for framing in [&with_length, &chunked] {
+                let head = "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: ";
+                assert_eq!(proxied.raw(format!("{head}{kind}\r\n{framing}")).await.status(), 200);
+            }
+        }
     }
     let counted: Vec<_> = proxied.journal().await.iter().map(|each| each.bytes_in).collect();
-    assert_eq!(counted, [3_000; 3]);
+    assert_eq!(counted, [3_000; 8]);
 }
 
 #[tokio::test]
