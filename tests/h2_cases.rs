@@ -13,7 +13,7 @@ use tokio::{
 use crate::support::{GUARD, Origin};
 
 mod declared;
-mod protocols;
+pub(crate) mod protocols;
 mod refused;
 mod streams;
 

@@ -2,6 +2,7 @@
 use std::time::Duration;
 
 use aconite::model::{Exchange, How, Side};
+use bytes::Bytes;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -9,7 +10,13 @@ use tokio::{
     time::timeout,
 };
 
-use crate::support::{End, GUARD, Heard, Origin, Proxied, eventually, hear, hear_until};
+use crate::{
+    h2_cases::{
+        client,
+        protocols::{extended_connect, realtime},
+    },
+    support::{End, GUARD, Heard, Origin, Proxied, eventually, hear, hear_until},
+};
 
 const UPGRADE: &str = "GET /realtime HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\nSec-WebSocket-Version: 13\r\n\r\n";
 const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: x\r\n\r\n";
@@ -128,6 +135,39 @@ async fn a_03_deleting_disabling_or_changing_the_proxy_ends_its_relays() {
             let heard = ended(&mut client).await;
             assert_eq!(heard.end, End::Closed, "{kind:?} {change}");
         }
+    }
+}
+
+/// Over HTTP/2 it has a stream for its client's side, and its end is the upstream's all the same.
+#[tokio::test]
+async fn a_03_a_websocket_over_http2_ends_with_its_connection() {
+    for change in ["reset", "delete", "disable", "change", "stop"] {
+        let origin = realtime(SWITCHING).await;
+        let proxied = Proxied::http(&origin).await;
+        let (sender, ended) = client(proxied.connect().await).await;
+        let (response, mut sending) = extended_connect(&sender, "websocket").await;
+        let mut body = response.into_body();
+        sending.send_data(Bytes::from_static(b"a"), false).unwrap();
+        assert_eq!(timeout(GUARD, body.data()).await.unwrap().unwrap().unwrap(), "a");
+        let api = proxied.aconite.client();
+        let how = if change == "reset" { How::Rst } else { How::Fin };
+        match change {
+            "reset" => api.reset_connection(api.connections().await.unwrap()[0].id).await.unwrap(),
+            "delete" => api.delete_proxy("p").await.unwrap(),
+            "disable" => drop(api.patch_proxy("p", &json!({"enabled": false})).await.unwrap()),
+            "change" => drop(api.patch_proxy("p", &json!({"max_connections": 7})).await.unwrap()),
+            _ => {
+                timeout(GUARD, proxied.aconite.stop()).await.unwrap();
+                // A client that is told to go may do so in peace, or lose its connection.
+                let _ = timeout(GUARD, ended).await.unwrap();
+                continue;
+            }
+        }
+        let exchange = proxied.journal().await.into_iter().find(|each| each.path.starts_with("/realtime"));
+        let ending = exchange.unwrap().ending.unwrap();
+        assert_eq!((ending.side, ending.how), (Side::Proxy, how), "{change}");
+        // Without its connection the stream has no end but an error, or none.
+        assert!(timeout(GUARD, body.data()).await.unwrap().is_none_or(|data| data.is_err()), "{change}");
     }
 }
 

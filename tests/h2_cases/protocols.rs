@@ -138,7 +138,7 @@ fn plain(path: &str) -> Request<()> {
 }
 
 /// A client's extended CONNECT for this protocol, once it is known that it may.
-async fn extended_connect(
+pub(crate) async fn extended_connect(
     sender: &SendRequest<Bytes>,
     protocol: &'static str,
 ) -> (Response<RecvStream>, SendStream<Bytes>) {
@@ -154,7 +154,7 @@ async fn extended_connect(
 }
 
 /// Answers what is no upgrade, and for an upgrade what `upgraded` says; then says again what it hears.
-async fn realtime(upgraded: &'static str) -> Origin {
+pub(crate) async fn realtime(upgraded: &'static str) -> Origin {
     Origin::running(move |mut caller| async move {
         while let Some(request) = caller.request().await {
             if !String::from_utf8_lossy(&request).to_ascii_lowercase().contains("\r\nupgrade: websocket\r\n")
