@@ -79,6 +79,32 @@ async fn a_11_a_client_that_leaves_in_the_middle_of_its_upload_has_ended_it() {
     }
 }
 
+/// Its response is cut off too, as the upstream's connection cannot go on.
+#[tokio::test]
+async fn a_11_a_response_that_ends_because_the_upload_broke_was_ended_by_the_client() {
+    let origin = Origin::running(|mut caller| async move {
+        hear_until(&mut caller.stream, "\r\n\r\n").await;
+        caller.say("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nbegun").await;
+        while caller.byte().await.is_some() {}
+    })
+    .await;
+    for broken in ["Content-Length: 100\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
+        let proxied = Proxied::http(&origin).await;
+        let mut client = proxied.connect().await;
+        let head = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n{broken}");
+        client.write_all(head.as_bytes()).await.unwrap();
+        hear_until(&mut client, "begun").await;
+        client.shutdown().await.unwrap();
+        hear(&mut client, GUARD).await;
+        let exchange = &proxied.journal().await[0];
+        assert_eq!(
+            (exchange.status, exchange.ending.unwrap().side),
+            (Some(200), Side::Client),
+            "{exchange:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_11_a_wrong_length_in_http_2_is_the_clients() {
     let origin = origin().await;
@@ -93,6 +119,7 @@ async fn a_11_a_wrong_length_in_http_2_is_the_clients() {
     for exchange in proxied.journal().await {
         let end = exchange.ending.unwrap();
         assert_eq!((end.side, end.how == How::Clean), (Side::Client, false), "{exchange:?}");
+        assert_eq!(exchange.status, None, "nobody was told one: {exchange:?}");
         assert_not_the_upstream(&exchange);
     }
 }
