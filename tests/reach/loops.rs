@@ -102,6 +102,18 @@ async fn a_09_a_loop_over_several_proxies_ends_at_once() {
     }
 }
 
+/// Proxies share kept connections: one that another proxy has made to this proxy is not used to reach it.
+#[tokio::test]
+async fn a_09_a_proxy_does_not_reach_itself_over_a_connection_that_another_has_made() {
+    let spec = |name: &str| json!({"name": name, "protocol": "http", "listen": "127.0.0.1:0", "upstream": "127.0.0.1:9"});
+    let aconite = running(&[spec("other"), spec("own")]).await;
+    let own = aconite.proxy_address("own").unwrap().to_string();
+    pointed(&aconite, &[("other", own.clone()), ("own", own)]).await;
+    let heard = ask(&aconite, "other").await;
+    assert_eq!((heard.status(), heard.header("x-upstream-aconite-error")), (508, vec!["loop".to_owned()]));
+    assert_error(&ask(&aconite, "own").await, 508, "loop");
+}
+
 /// A chain that ends elsewhere is none, whatever was configured before.
 #[tokio::test]
 async fn a_09_a_chain_of_proxies_works() {
