@@ -30,6 +30,7 @@ async fn a_15_a_request_names_its_host_once() {
         "GET / HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: x_y.test:\r\nConnection: close\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: [::1]:80\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: [::1]\r\nConnection: close\r\n\r\n",
     ] {
         assert_eq!(http.raw(request).await.status(), 200, "{request}");
     }
