@@ -277,6 +277,7 @@ mod tests {
             ("*.Example.Test.", "api.example.test:443"),
             ("模型.*", "xn--xgs754b.test"),
             ("*模*", "XN--XGS754B.test"),
+            ("*模*.test.", "xn--xgs754b.TEST."),
             ("xn--xgs*", "模型.test"),
             ("api.test:8443", "api.test"),
             ("::1", "[::1]:443"),
