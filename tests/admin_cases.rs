@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    cli_support::{Server, aconite, file, printed, request, stderr},
+    cli_support::{Server, aconite, ending, file, printed, request, stderr},
     support::{GUARD, Origin},
     tls_support::{Identity, TlsOrigin, ask, name, trusting},
     tox_cases::call,
@@ -338,10 +338,9 @@ fn a_15_a_pipe_as_the_journal_does_not_hang_the_start() {
     for reader in [false, true] {
         // With a reader the open itself would not wait, but every write could.
         let _reader = reader.then(|| std::fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap());
-        let output = aconite(home.path())
-            .args(["serve", "--admin", "127.0.0.1:0", "--journal", pipe.to_str().unwrap()])
-            .output()
-            .unwrap();
+        let mut command = aconite(home.path());
+        command.args(["serve", "--admin", "127.0.0.1:0", "--journal", pipe.to_str().unwrap()]);
+        let output = ending(command);
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains("it is a pipe"), "{}", stderr(&output));
     }

@@ -6,10 +6,13 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{Arc, Condvar, Mutex},
     thread::JoinHandle,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support::GUARD;
 
 /// A command of the executable with no environment but a home of its own.
 pub(crate) fn aconite(home: &Path) -> Command {
@@ -33,6 +36,20 @@ pub(crate) fn named(name: &str, home: &Path) -> Command {
 pub(crate) fn run(arguments: &[&str]) -> Output {
     let home = TempDir::new().unwrap();
     aconite(home.path()).args(arguments).output().unwrap()
+}
+
+/// Runs a command that has to end by itself, without much output.
+pub(crate) fn ending(mut command: Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + GUARD;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("it does not end: {}", stderr(&child.wait_with_output().unwrap()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
 }
 
 pub(crate) fn stdout(output: &Output) -> String {
@@ -134,7 +151,7 @@ impl Server {
     #[track_caller]
     pub(crate) fn logged(&self, text: &str) {
         let (log, grown) = &*self.log;
-        let patience = std::time::Duration::from_secs(20);
+        let patience = Duration::from_secs(20);
         let waiting = |log: &mut String| !log.contains(text);
         let (log, waited) = grown.wait_timeout_while(log.lock().unwrap(), patience, waiting).unwrap();
         assert!(
@@ -191,6 +208,7 @@ impl Drop for Server {
 /// The answer's status and body to a plain request.
 pub(crate) fn request(address: &str, method: &str, path: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(GUARD)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n")
         .unwrap();
     let mut answer = String::new();
