@@ -146,7 +146,8 @@ async fn events(http2: bool) -> Origin {
     Origin::running(|caller| async move {
         let Ok(mut connection) = h2::server::handshake(caller.stream).await else { return };
         while let Some(Ok((_, mut respond))) = connection.accept().await {
-            let head = Response::builder().header("content-type", "text/event-stream").body(()).unwrap();
+            let head = Response::builder().header("content-type", "text/event-stream");
+            let head = head.header("content-length", EVENTS.len()).body(()).unwrap();
             // A client may leave before the end.
             let Ok(mut sending) = respond.send_response(head, false) else { continue };
             let _ = sending.send_data(Bytes::from_static(EVENTS.as_bytes()), true);
@@ -169,10 +170,12 @@ async fn r2_26_what_ends_one_stream_of_twenty_leaves_the_others_alone() {
         json!({"type": "length_lie", "attributes": {"delta": 5}}),
         json!({"type": "stream_error", "attributes": {"at": {"events": 1}, "cause": "overloaded"}}),
     ];
-    let origin = events(false).await;
-    for toxic in toxics {
-        let proxied = Proxied::http(&origin).await;
-        let mut toxic = toxic;
+    let upstreams = [(json!(null), events(false).await), (json!("http2"), events(true).await)];
+    for (mut toxic, (protocol, origin)) in
+        toxics.iter().flat_map(|toxic| upstreams.iter().map(|upstream| (toxic.clone(), upstream)))
+    {
+        let spec = json!({"upstream": origin.url(), "upstream_protocol": protocol});
+        let proxied = Proxied::with(spec).await;
         toxic["match"] = json!({"path": "/7"});
         toxic["name"] = json!("only");
         proxied.add(toxic.clone()).await;
@@ -188,21 +191,25 @@ async fn r2_26_what_ends_one_stream_of_twenty_leaves_the_others_alone() {
         for (number, stream) in streams.into_iter().enumerate() {
             let seen = stream.await.unwrap();
             let whole = Seen::Whole(Bytes::from_static(EVENTS.as_bytes()), HeaderMap::new());
-            assert_eq!(seen == whole, number != 7, "{toxic}: stream {number}: {seen:?}");
+            assert_eq!(seen == whole, number != 7, "{protocol} {toxic}: stream {number}: {seen:?}");
         }
         // The connection goes on.
         let request = Request::builder().uri("http://x/later").body(()).unwrap();
         let mut later = sender.clone().ready().await.unwrap();
         let (response, _) = later.send_request(request, true).unwrap();
-        assert!(matches!(complete(response).await, Seen::Whole(..)), "{toxic}");
-        assert!(!connection.is_finished(), "{toxic}");
+        assert!(matches!(complete(response).await, Seen::Whole(..)), "{protocol} {toxic}");
+        assert!(!connection.is_finished(), "{protocol} {toxic}");
         for Exchange { path, ending, toxics, .. } in proxied.journal().await {
             let side = ending.unwrap().side;
             if path == "/7" {
-                assert_eq!(toxics.iter().filter(|strike| strike.struck).count(), 1, "{toxic}: {toxics:?}");
+                assert_eq!(
+                    toxics.iter().filter(|strike| strike.struck).count(),
+                    1,
+                    "{protocol} {toxic}: {toxics:?}"
+                );
                 continue;
             }
-            assert_eq!((side, toxics.len()), (Side::Upstream, 0), "{toxic}: {path}");
+            assert_eq!((side, toxics.len()), (Side::Upstream, 0), "{protocol} {toxic}: {path}");
         }
     }
 }
