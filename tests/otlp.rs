@@ -301,6 +301,33 @@ fn a_collector_that_hangs_holds_neither_requests_nor_the_end() {
 }
 
 #[test]
+fn a_12_what_a_stop_cuts_is_exported() {
+    let collector = Collector::start();
+    let proxies = "  - {name: slow, listen: '127.0.0.1:0', upstream: 'sim://openai', toxics: [\
+                   {type: slow_stream, attributes: {between: 60s}}]}\ndrain: 1s\n";
+    let server = serve(proxies, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint())]);
+    let clients = [(); 5].map(|()| {
+        let mut client = TcpStream::connect(server.proxy("slow")).unwrap();
+        let length = CHAT.len();
+        write!(
+            client,
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+             authorization: Bearer x\r\ncontent-length: {length}\r\n\r\n{CHAT}"
+        )
+        .unwrap();
+        let answer = head(&mut BufReader::new(&client));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        client
+    });
+    server.signal("TERM");
+    assert_eq!(server.ended().0, Some(0));
+    drop(clients);
+    let sides =
+        collector.spans().into_iter().map(|(_, span)| read(&span.attributes)["aconite.ending.side"].clone());
+    assert_eq!(sides.collect::<Vec<_>>(), ["proxy"; 5]);
+}
+
+#[test]
 fn a_collector_that_is_dead_is_told_of_once() {
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let endpoint = format!("http://{gone}/sesame");
