@@ -190,8 +190,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let pipe = home.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        for path in [pipe.as_path(), home.path(), Path::new("/dev/zero")] {
-            assert_eq!(read_regular(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        for path in [pipe, home.path().to_owned(), "/dev/zero".into()] {
+            let (done, is_done) = std::sync::mpsc::channel();
+            let shown = path.display().to_string();
+            // What it must not do is wait for ever.
+            std::thread::spawn(move || done.send(read_regular(&path).map(drop)));
+            let result = is_done.recv_timeout(Duration::from_secs(20)).expect("it waits");
+            assert_eq!(result.unwrap_err().kind(), io::ErrorKind::InvalidInput, "{shown}");
         }
     }
 }
