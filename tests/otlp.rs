@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use self::collector::{Collector, head, header, hex, read};
 use crate::{
     cli_support::{Server, aconite, file},
+    support::refusing,
     tls_support::Identity,
 };
 
@@ -329,7 +330,7 @@ fn a_12_what_a_stop_cuts_is_exported() {
 
 #[test]
 fn a_collector_that_is_dead_is_told_of_once() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_socket, gone) = refusing();
     let endpoint = format!("http://{gone}/sesame");
     let server = serve(
         SIM,

@@ -21,7 +21,7 @@ use rustls::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::JoinHandle,
     time::timeout,
 };
@@ -366,6 +366,14 @@ pub(crate) async fn hear_until(stream: &mut (impl AsyncRead + Unpin), last: impl
     let (last, heard) = (String::from_utf8_lossy(last), String::from_utf8_lossy(&bytes));
     assert!(found, "{last:?} never came after {heard:?}");
     bytes
+}
+
+/// An address that refuses connections for as long as the socket is kept, since nobody else can listen on its port.
+pub(crate) fn refusing() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 /// Waits until something holds.

@@ -9,7 +9,7 @@ use aconite_api::{
 };
 use aconite_toxics::ToxicSpec;
 use serde_json::{Map, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::fake::Fake;
 
@@ -113,7 +113,10 @@ async fn it_follows_what_happens() {
 
 #[tokio::test]
 async fn an_absent_server_is_named() {
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Bound, so that nobody else can listen there.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let free = socket.local_addr().unwrap();
     let error = Client::new(&free.to_string(), None).unwrap().proxies().await.unwrap_err();
     assert_eq!(error.to_string(), format!("cannot reach `{free}`; is `aconite serve` running there?"));
 }

@@ -1,7 +1,10 @@
 //! What needs no server: arguments, the configuration checked, the manual.
 use tempfile::TempDir;
 
-use crate::cli_support::{file, printed, run, stderr, stdout};
+use crate::{
+    cli_support::{file, printed, run, stderr, stdout},
+    support::refusing,
+};
 
 #[test]
 fn wrong_arguments_exit_with_2() {
@@ -28,7 +31,7 @@ fn wrong_arguments_exit_with_2() {
 
 #[test]
 fn a_server_that_is_not_there_exits_with_1_and_says_why() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_socket, free) = refusing();
     let output = run(&["list", "--host", &format!("http://{free}")]);
     assert_eq!(output.status.code(), Some(1));
     let expected = format!(

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::{io::AsyncWriteExt, sync::Notify, task::JoinSet, time::timeout};
 
 use super::{begin, call, client, complete, count, origin, serve_h2};
-use crate::support::{Caller, GUARD, Origin, Proxied};
+use crate::support::{Caller, GUARD, Origin, Proxied, refusing};
 
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 
@@ -201,9 +201,8 @@ async fn r2_24_requests_in_the_queue_of_an_upstream_that_restarts_are_sent_again
 
 #[tokio::test]
 async fn r2_24_the_proxys_own_errors_are_in_grpcs_words_for_grpc() {
-    // Nobody listens there any more.
-    let gone = Origin::running(|_| async {}).await.url();
-    let proxied = Proxied::with(json!({"upstream": gone})).await;
+    let (_socket, address) = refusing();
+    let proxied = Proxied::with(json!({"upstream": format!("http://{address}")})).await;
     let (sender, _ended) = client(proxied.connect().await).await;
     let (response, _sending) = begin(&sender, call("x", "/x"), "1", true).await;
     let response = timeout(GUARD, response).await.unwrap().unwrap();
