@@ -15,19 +15,19 @@ use aconite_toxics::{
     ConnectFault, Direction, Instance, Moment, Report, RequestFacts, Schedule, Scope, StageId, StreamFilter,
 };
 use bytes::Bytes;
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     link::{Counters, Governor, ProxyHeld},
     metrics::WaitsByToxic,
     plan::{Armed, Decisions, Plan, PlanWatch, byte_stages},
-    proxy::ProxyContext,
+    site::Site,
 };
 
 /// What all parts of the proxy share of one client connection.
 pub(crate) struct ConnectionShared {
-    pub(crate) proxy: Arc<ProxyContext>,
+    pub(crate) site: Arc<Site>,
     pub(crate) id: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) opened: Instant,
@@ -49,14 +49,14 @@ type Relay = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl ConnectionShared {
     /// A connection that was accepted just now.
-    pub(crate) fn new(proxy: &Arc<ProxyContext>, peer: SocketAddr, stop: CancellationToken) -> Self {
-        let number = proxy.next_connection();
+    pub(crate) fn new(site: &Arc<Site>, peer: SocketAddr, stop: CancellationToken) -> Self {
+        let number = site.next_connection();
         Self {
-            proxy: Arc::clone(proxy),
-            id: proxy.next_id(),
+            site: Arc::clone(site),
+            id: site.next_id(),
             peer,
             opened: Instant::now(),
-            counters: Counters::within(&proxy.traffic),
+            counters: Counters::within(&site.traffic),
             stop,
             break_off: CancellationToken::new(),
             upstream: Mutex::default(),
@@ -88,7 +88,7 @@ impl ConnectionShared {
 
     /// What decides on the toxics of one direction.
     pub(crate) fn governor(self: &Arc<Self>, direction: Direction) -> ByteGovernor {
-        let plan = PlanWatch::new(self.proxy.plan.clone(), Some(self.break_off.clone()));
+        let plan = PlanWatch::new(self.site.plan.clone(), Some(self.break_off.clone()));
         ByteGovernor { connection: Arc::clone(self), direction, plan, waits: WaitsByToxic::default() }
     }
 
@@ -130,7 +130,7 @@ impl ConnectionShared {
         kinds: impl Fn(ConnectFault) -> bool,
         facts: Option<&RequestFacts<'_>>,
     ) -> Option<ConnectFault> {
-        let plan = Arc::clone(&self.proxy.plan.borrow());
+        let plan = Arc::clone(&self.site.plan.borrow());
         if !plan.strikes_messages {
             return None;
         }
@@ -146,28 +146,28 @@ impl ConnectionShared {
 
     /// A toxic has struck.
     fn struck(&self, toxic: &str, kind: &str) {
-        self.proxy.metrics.struck(&self.proxy.name, kind);
-        tracing::debug!(proxy = %self.proxy.name, toxic, connection = self.id, "a toxic struck");
+        self.site.metrics.struck(&self.site.name, kind);
+        tracing::debug!(proxy = %self.site.name, toxic, connection = self.id, "a toxic struck");
         self.tell("toxic.struck", toxic, kind, None);
     }
 
     /// A toxic was there and does not strike.
     fn passed(&self, toxic: &Armed, reason: &'static str) {
-        self.proxy.metrics.passed(&self.proxy.name, &toxic.spec.kind, reason);
+        self.site.metrics.passed(&self.site.name, &toxic.spec.kind, reason);
         self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
     }
 
     fn tell(&self, event: &'static str, toxic: &str, kind: &str, reason: Option<&str>) {
-        self.proxy.journal.tell(event, || {
+        self.site.journal.tell(event, || {
             serde_json::json!({
-                "proxy": &*self.proxy.name, "toxic": toxic, "type": kind, "connection": self.id, "reason": reason,
+                "proxy": &*self.site.name, "toxic": toxic, "type": kind, "connection": self.id, "reason": reason,
             })
         });
     }
 
     /// As the API shows it.
     pub(crate) fn view(&self) -> model::Connection {
-        let plan = self.proxy.plan.borrow();
+        let plan = self.site.plan.borrow();
         let decisions = self.decisions();
         let acting = plan
             .toxics
@@ -175,7 +175,7 @@ impl ConnectionShared {
             .filter(|toxic| decisions.given(toxic.id.toxic).is_some_and(|ticket| ticket.is_good()));
         model::Connection {
             id: self.id,
-            proxy: self.proxy.name.to_string(),
+            proxy: self.site.name.to_string(),
             peer: self.peer.to_string(),
             upstream: self.upstream.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             upstream_address: self.upstream_address.get().map(ToString::to_string),
@@ -245,14 +245,14 @@ impl Governor for ByteGovernor {
     }
 
     fn held(&self) -> Arc<ProxyHeld> {
-        Arc::clone(&self.connection.proxy.held)
+        Arc::clone(&self.connection.site.held)
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {
         self.waits.add(id.toxic, wait, || {
             let decisions = self.connection.decisions();
             let ticket = decisions.given(id.toxic)?;
-            let ProxyContext { metrics, name, .. } = &*self.connection.proxy;
+            let Site { metrics, name, .. } = &*self.connection.site;
             Some(metrics.waits(name, &ticket.toxic.spec.kind))
         });
     }
@@ -270,6 +270,3 @@ impl StreamFilter<Bytes> for Break {
 
     fn on_item(&mut self, _: Bytes, _: Moment, _: &mut Schedule<Bytes>) {}
 }
-
-/// The plan that a proxy's connections follow.
-pub(crate) type PlanReceiver = watch::Receiver<Arc<Plan>>;

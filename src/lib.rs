@@ -3,6 +3,7 @@ mod admin;
 pub mod cli;
 pub mod config;
 mod connection;
+mod dial;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -16,8 +17,10 @@ mod plan;
 mod proxy;
 mod secrets;
 pub mod sim;
+mod site;
 mod steady;
 mod supervisor;
+mod tcp;
 pub mod tls;
 mod workers;
 

@@ -20,6 +20,9 @@ mod watch;
 pub(crate) use decisions::{Decisions, Ticket, byte_stages};
 pub(crate) use watch::PlanWatch;
 
+/// The plan that a proxy's connections follow.
+pub(crate) type PlanReceiver = tokio::sync::watch::Receiver<Arc<Plan>>;
+
 /// A toxic on a proxy, read and ready, with its counters.
 pub(crate) struct Armed {
     /// Which one, and which revision of its attributes.

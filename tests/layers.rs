@@ -8,53 +8,43 @@ use std::{
 use serde_json::Value;
 
 /// What each module of `src/` may use of its siblings. A module that is missing may use none.
-const MODULES: [(&str, &[&str]); 14] = [
+const MODULES: [(&str, &[&str]); 17] = [
     ("admin", &["link", "listen"]),
     ("cli", &["config", "files", "http", "instance", "journal", "tls"]),
     ("config", &["listen"]),
-    ("connection", &["link", "metrics", "plan", "proxy"]),
+    ("connection", &["link", "metrics", "plan", "site"]),
+    ("dial", &["files", "link", "tls"]),
     ("fuzzing", &["config", "http"]),
     (
         "http",
         &[
             "connection",
-            "files",
+            "dial",
             "journal",
             "link",
             "metrics",
             "plan",
-            "proxy",
             "secrets",
             "sim",
+            "site",
             "steady",
+            "tcp",
             "tls",
             "workers",
         ],
     ),
     ("instance", &["admin", "config", "files", "journal", "listen", "supervisor", "tls"]),
-    ("journal", &["http", "secrets"]),
+    ("journal", &["secrets"]),
     ("link", &["files"]),
     ("listen", &["link"]),
     ("plan", &[]),
-    (
-        "proxy",
-        &[
-            "connection",
-            "files",
-            "http",
-            "journal",
-            "link",
-            "metrics",
-            "plan",
-            "supervisor",
-            "tls",
-            "workers",
-        ],
-    ),
+    ("proxy", &["connection", "dial", "files", "http", "link", "site", "tcp", "workers"]),
+    ("site", &["journal", "link", "metrics", "plan"]),
     (
         "supervisor",
         &[
             "connection",
+            "dial",
             "files",
             "http",
             "journal",
@@ -63,10 +53,12 @@ const MODULES: [(&str, &[&str]); 14] = [
             "metrics",
             "plan",
             "proxy",
+            "site",
             "tls",
             "workers",
         ],
     ),
+    ("tcp", &["connection", "dial", "link"]),
     ("workers", &["steady"]),
 ];
 
@@ -121,6 +113,22 @@ fn modules_use_only_those_below() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// Following the table from any module never leads back to it.
+#[test]
+fn no_module_is_below_itself() {
+    let below: BTreeMap<_, _> = MODULES.into_iter().collect();
+    for (module, uses) in MODULES {
+        let mut seen = BTreeSet::new();
+        let mut next = uses.to_vec();
+        while let Some(used) = next.pop() {
+            assert_ne!(used, module, "{module} is below itself");
+            if seen.insert(used) {
+                next.extend(below.get(used).copied().unwrap_or_default());
+            }
+        }
+    }
 }
 
 #[test]

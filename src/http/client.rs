@@ -10,19 +10,16 @@ use http::{StatusCode, header, request};
 use super::{
     exchange::Destination,
     own_answer::Trouble,
+    proxy::{HttpProxy, Role},
     target::{Origin, Target},
 };
 use crate::{
-    connection::ConnectionShared,
-    link::SocketControl,
-    proxy::{Kind, ProxyContext},
-    secrets::without_userinfo,
-    tls::host::Readable,
+    connection::ConnectionShared, link::SocketControl, secrets::without_userinfo, tls::host::Readable,
 };
 
 /// The client's side of exchanges.
 pub(crate) struct Client {
-    pub(crate) proxy: Arc<ProxyContext>,
+    pub(crate) proxy: Arc<HttpProxy>,
     pub(crate) connection: Arc<ConnectionShared>,
     pub(crate) control: SocketControl,
     pub(crate) http2: bool,
@@ -67,7 +64,7 @@ impl Client {
             Target::Server { origin, .. } => (&origin.host, &origin.authority),
             Target::Simulated { name, .. } => (name, name),
         };
-        let asked = self.proxy.spec.preserve_host.then(|| asked_authority(head)).flatten();
+        let asked = self.connection.site.spec.preserve_host.then(|| asked_authority(head)).flatten();
         let authority = asked.map_or_else(|| Arc::clone(own), Into::into);
         Destination { target: Arc::clone(target), host: Arc::clone(host), authority }
     }
@@ -92,9 +89,9 @@ impl Client {
         let port = read.port().unwrap_or(if tls { 443 } else { 80 });
         let origin = Origin::new(tls, read.host(), port);
         let host = Arc::clone(&origin.host);
-        let target = match &self.proxy.kind {
-            Kind::Forward(rules) => rules.target(&host, port),
-            Kind::Http { .. } | Kind::Tcp { .. } => None,
+        let target = match &self.proxy.role {
+            Role::Forward(rules) => rules.target(&host, port),
+            Role::Reverse { .. } => None,
         };
         let target = target.unwrap_or_else(|| Arc::new(Target::Server { origin, prefix: String::new() }));
         Ok(Destination { authority: authority_for(&target, asked), target, host })

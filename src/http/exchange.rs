@@ -19,7 +19,7 @@ use super::{
     extended_connect,
     facts::{Facts, body_form},
     governor::Ready,
-    guard::{self, Way},
+    guard,
     headers::{self},
     in_band,
     ongoing::Ongoing,
@@ -29,6 +29,7 @@ use super::{
     upstream::{Answer, MAX_HEADERS},
 };
 use crate::{
+    dial::Way,
     journal::{Attempt, Head, recorded, recorded_host, recorded_method},
     link::{Framing, OpenStream},
     plan::{Armed, Plan},
@@ -69,7 +70,7 @@ pub(crate) async fn run(
         }
     };
     let mut facts = Facts::of(&mut head, &destination.host);
-    let plan = Arc::clone(&client.proxy.plan.borrow());
+    let plan = Arc::clone(&client.connection.site.plan.borrow());
     let ready = match prepare(&client, &plan, &mut head, incoming, &mut facts).await {
         Ok(ready) => ready,
         Err(trouble) => return Ok(refused(&client, &facts, &trouble)),
@@ -155,7 +156,7 @@ async fn prepare(
         upgrade.filter(|_| headers::wants_upgrade(&facts.headers) && head.version <= Version::HTTP_11);
     let length = incoming.size_hint().exact();
     let expects = facts.headers.contains_key(header::EXPECT);
-    let own = in_band::toxic(&client.proxy, &facts.headers, plan)?;
+    let own = in_band::toxic(&client.connection.site, &facts.headers, plan)?;
     let messages = plan.strikes_messages || own.is_some();
     let toxics_read = plan.reads_requests || (messages && facts.dialect.is_some());
     let json = body_form(&facts.headers) == BodyForm::Document;
@@ -164,9 +165,9 @@ async fn prepare(
     } else if toxics_read
         && json
         && !expects
-        && length.is_none_or(|length| length <= client.proxy.max_edit_bytes as u64)
+        && length.is_none_or(|length| length <= client.connection.site.max_edit_bytes() as u64)
     {
-        match Limited::new(incoming, client.proxy.max_edit_bytes).collect().await {
+        match Limited::new(incoming, client.connection.site.max_edit_bytes()).collect().await {
             Ok(collected) => {
                 let bytes = collected.to_bytes();
                 client.control.chunks_end();
@@ -206,12 +207,12 @@ fn begin(
     stream: Option<OpenStream>,
 ) -> Running {
     let Prepared { body, own, upgrade } = prepared;
-    let record = client.proxy.journal.begin(written(client, &facts));
+    let record = client.connection.site.journal.begin(written(client, &facts));
     record.note(|course| {
         course.model = facts.said.model.as_deref().map(recorded);
         course.streaming = facts.streaming().unwrap_or(false);
     });
-    let number = client.proxy.number_of(facts.test_id.as_deref());
+    let number = client.connection.site.number_of(facts.test_id.as_deref());
     let ongoing = Arc::new(Ongoing::new(client, plan, facts, own, record, number, stream));
     ongoing.note_idle(plan);
     if let RequestBody::Read(bytes) = &body {
@@ -223,7 +224,7 @@ fn begin(
 
 fn written(client: &Client, facts: &Facts) -> Head {
     Head {
-        proxy: Arc::clone(&client.proxy.name),
+        proxy: Arc::clone(&client.connection.site.name),
         connection: client.connection.id,
         method: recorded_method(&facts.method),
         host: recorded_host(&facts.host),
@@ -251,7 +252,7 @@ impl Running {
                 // A simulated upstream has no address: nobody answers at another one.
                 let fault =
                     if let Way::Fails(fault) = way { fault } else { ConnectFault::StaleAddress(None) };
-                let limit = self.ongoing.proxy.upstreams.connect_timeout;
+                let limit = self.ongoing.proxy.upstreams.dialer.connect_timeout;
                 let trouble = unreachable(fault, &target.to_string(), limit).await;
                 return Ok(self.trouble(plan, &trouble));
             }

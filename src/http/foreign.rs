@@ -9,10 +9,11 @@ use tokio::{
 
 use super::{
     guard,
+    inbound::Inbound,
     own_answer::{self, Trouble},
     server::Sniffed,
 };
-use crate::{connection::ConnectionShared, journal::Head, proxy::Kind};
+use crate::journal::Head;
 
 /// A fatal alert, `handshake_failure` (RFC 8446, sections 5.1 and 6).
 const TLS_ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 40];
@@ -24,9 +25,10 @@ const SOCKS4_REFUSAL: &[u8] = &[0, 0x5b, 0, 0, 0, 0, 0, 0];
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Tells a client that it speaks the wrong protocol, the log and the journal which one is right, and closes.
-pub(crate) async fn refuse(mut stream: TcpStream, connection: &ConnectionShared, spoken: Sniffed) {
-    let proxy = &connection.proxy;
-    let forward = matches!(proxy.kind, Kind::Forward(_));
+pub(crate) async fn refuse(mut stream: TcpStream, inbound: &Inbound, spoken: Sniffed) {
+    let Inbound { connection, proxy } = inbound;
+    let site = &connection.site;
+    let forward = proxy.role.is_forward();
     let (name, text) = match spoken {
         Sniffed::Tls if forward => (
             "TLS",
@@ -41,10 +43,10 @@ pub(crate) async fn refuse(mut stream: TcpStream, connection: &ConnectionShared,
             ("HTTP", "this port speaks TLS: write https:// in the URL")
         }
     };
-    tracing::warn!(proxy = %proxy.name, peer = %connection.peer, spoken = name, "{text}");
+    tracing::warn!(proxy = %site.name, peer = %connection.peer, spoken = name, "{text}");
     let trouble = Trouble::new(StatusCode::BAD_REQUEST, "wrong_protocol", text).closing();
     let head = Head {
-        proxy: Arc::clone(&proxy.name),
+        proxy: Arc::clone(&site.name),
         connection: connection.id,
         method: Method::from_bytes(name.as_bytes()).unwrap_or_default(),
         host: "".into(),

@@ -41,7 +41,7 @@ pub(crate) type Ready = (StageId, Option<BodyFilter>);
 
 impl BodyGovernor {
     pub(crate) fn new(ongoing: Arc<Ongoing>, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
-        let plan = PlanWatch::new(ongoing.proxy.plan.clone(), None);
+        let plan = PlanWatch::new(ongoing.site.plan.clone(), None);
         let meter = if unreadable { None } else { meter_for(scope.body) };
         let mut governor = Self {
             ongoing,
@@ -100,7 +100,7 @@ impl BodyGovernor {
     }
 
     fn lifted(&self, filter: BodyFilter) -> Result<Lifted, &'static str> {
-        let limit = self.ongoing.proxy.max_edit_bytes;
+        let limit = self.ongoing.site.max_edit_bytes();
         match (filter, self.scope.body) {
             (BodyFilter::Bytes(filter), _) => Ok(Box::new(OnBytes::new(filter, self.meter))),
             (BodyFilter::Events(_) | BodyFilter::Document(_), _) if self.unreadable => Err("encoded"),
@@ -191,7 +191,7 @@ impl Governor<Event> for BodyGovernor {
     }
 
     fn held(&self) -> Arc<ProxyHeld> {
-        Arc::clone(&self.ongoing.proxy.held)
+        Arc::clone(&self.ongoing.site.held)
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {

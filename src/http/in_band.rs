@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{headers, own_answer::Trouble};
 use crate::{
     plan::{Armed, Plan},
-    proxy::ProxyContext,
+    site::Site,
 };
 
 /// The longest value of the header, in bytes.
@@ -28,19 +28,15 @@ const MAX_TIME: Duration = Duration::from_secs(60 * 60);
 ///
 /// # Errors
 /// If the toxic is not valid, exceeds a limit, or cannot act on a single request.
-pub(crate) fn toxic(
-    proxy: &ProxyContext,
-    headers: &HeaderMap,
-    plan: &Plan,
-) -> Result<Option<Arc<Armed>>, Trouble> {
-    if !proxy.spec.in_band || !plan.on {
+pub(crate) fn toxic(site: &Site, headers: &HeaderMap, plan: &Plan) -> Result<Option<Arc<Armed>>, Trouble> {
+    if !site.spec.in_band || !plan.on {
         return Ok(None);
     }
     let mut values = headers.get_all(headers::IN_BAND).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let armed = match values.next() {
         Some(_) => Err("a request can bring only one toxic".to_owned()),
-        None => read(value.as_bytes(), &proxy.catalogue),
+        None => read(value.as_bytes(), &site.catalogue),
     };
     armed.map(|armed| Some(Arc::new(armed))).map_err(|reason| {
         let text = format!("the header x-aconite-toxic: {reason}");

@@ -13,20 +13,21 @@ use tokio::time::Instant;
 
 mod unstruck;
 
-use super::{capture::Capture, client::Client, facts::Facts, source::Broken};
+use super::{capture::Capture, client::Client, facts::Facts, proxy::HttpProxy, source::Broken};
 use crate::{
     connection::ConnectionShared,
     journal::{Attempt, Captured, Course, Record, recorded},
     link::{self, OpenStream, SocketControl},
     metrics::Waits,
     plan::{Armed, Decisions, Plan},
-    proxy::ProxyContext,
     secrets,
+    site::Site,
 };
 
 /// One exchange while it goes on. Shared by the bodies of its two messages.
 pub(crate) struct Ongoing {
-    pub(crate) proxy: Arc<ProxyContext>,
+    pub(crate) site: Arc<Site>,
+    pub(crate) proxy: Arc<HttpProxy>,
     pub(crate) facts: Facts,
     /// A toxic that the request brought along.
     pub(crate) own: Option<Arc<Armed>>,
@@ -78,6 +79,7 @@ impl Ongoing {
         stream: Option<OpenStream>,
     ) -> Self {
         Self {
+            site: Arc::clone(&client.connection.site),
             proxy: Arc::clone(&client.proxy),
             facts,
             own,
@@ -155,7 +157,7 @@ impl Ongoing {
                 }
             });
             if let Some(reason) = ticket.refused {
-                self.proxy.metrics.passed(&self.proxy.name, &toxic.spec.kind, reason);
+                self.site.metrics.passed(&self.site.name, &toxic.spec.kind, reason);
                 self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
             }
         }
@@ -200,8 +202,8 @@ impl Ongoing {
             }
         });
         if first {
-            self.proxy.metrics.struck(&self.proxy.name, &kind);
-            tracing::debug!(proxy = %self.proxy.name, toxic = %name, exchange = self.record.id, "a toxic struck");
+            self.site.metrics.struck(&self.site.name, &kind);
+            tracing::debug!(proxy = %self.site.name, toxic = %name, exchange = self.record.id, "a toxic struck");
             self.tell("toxic.struck", &name, &kind, None);
         }
     }
@@ -217,9 +219,9 @@ impl Ongoing {
     }
 
     fn tell(&self, event: &'static str, name: &str, kind: &str, reason: Option<&str>) {
-        self.proxy.journal.tell(event, || {
+        self.site.journal.tell(event, || {
             serde_json::json!({
-                "proxy": &*self.proxy.name,
+                "proxy": &*self.site.name,
                 "toxic": name,
                 "type": kind,
                 "exchange": self.record.id,
@@ -238,7 +240,7 @@ impl Ongoing {
 
     /// Waits, unless the toxic that asks for it goes away. Whether the wait was to its end.
     pub(crate) async fn wait(&self, id: StageId, how_long: Option<Duration>) -> bool {
-        let mut plan = self.proxy.plan.clone();
+        let mut plan = self.site.plan.clone();
         let gone = async {
             // The proxy's end drops the exchange by itself.
             let in_effect = |plan: &Arc<Plan>| self.toxics(plan).any(|toxic| toxic.id.toxic == id.toxic);
@@ -267,7 +269,7 @@ impl Ongoing {
     pub(crate) fn waits(&self, toxic: u64) -> Option<Arc<Waits>> {
         let made = self.made();
         let kind = &made.decisions.given(toxic)?.toxic.spec.kind;
-        Some(self.proxy.metrics.waits(&self.proxy.name, kind))
+        Some(self.site.metrics.waits(&self.site.name, kind))
     }
 
     /// What the request's body said came to light later.
@@ -322,7 +324,7 @@ impl Ongoing {
 
     /// Whether bodies are kept in the journal.
     pub(crate) fn captures(&self) -> bool {
-        self.proxy.spec.capture
+        self.site.spec.capture
     }
 
     /// A request's body, or a part of it, for the journal.
@@ -419,7 +421,7 @@ impl Ongoing {
             course.ending = Some(end);
             self.end_captures(course);
         });
-        self.proxy.journal.end(&self.record, &self.facts.headers);
+        self.site.journal.end(&self.record, &self.facts.headers);
         self.control.exchange_ends();
     }
 }

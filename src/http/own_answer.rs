@@ -2,7 +2,8 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use super::{body::Body, dial::DialError, headers};
+use super::{body::Body, headers};
+use crate::dial::DialError;
 
 /// What went wrong on the proxy's side, or with the request.
 #[derive(Clone, Debug)]

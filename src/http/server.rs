@@ -15,15 +15,18 @@ use tokio::{
 
 use super::{
     client::{Client, Via},
-    exchange, foreign, own_answer,
+    exchange, foreign,
+    inbound::Inbound,
+    own_answer,
     patience::run_out,
+    proxy::{HttpProxy, Role, ServerLeaf},
     tunnel::{self, write_last_answer},
     upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
 };
 use crate::{
     connection::{ByteGovernor, ConnectionShared},
     link::{ClientIo, Lane, Peek, Phase, SocketControl, ToxicSocket},
-    proxy::{Kind, ProxyContext, ServerLeaf},
+    site::Site,
     steady::steady,
     tls::{self, Negotiated as _, host::Readable},
 };
@@ -32,37 +35,38 @@ use crate::{
 pub(crate) type Socket = ToxicSocket<ByteGovernor>;
 
 /// Serves a connection of an `http` or `forward` proxy to its end.
-pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>) {
+pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>, proxy: Arc<HttpProxy>) {
+    let inbound = Inbound { connection, proxy };
+    let Inbound { connection, proxy } = &inbound;
     let stop = connection.stop.clone();
     // What is rare or soon over is boxed, so that a connection takes no more memory than it needs.
     let served = async {
-        match &connection.proxy.kind {
-            Kind::Http { target, tls } => {
+        match &proxy.role {
+            Role::Reverse { target, tls } => {
                 connection.leads_to(&**target);
                 let via = Via::Reverse(Arc::clone(target));
                 match tls {
-                    None => match sniff(&stream, &connection.proxy).await {
+                    None => match sniff(&stream, &connection.site).await {
                         Ok((Sniffed::Http2, began)) => {
-                            serve_plain(stream, &connection, via, true, began).await;
+                            serve_plain(stream, &inbound, via, true, began).await;
                         }
                         Ok((Sniffed::Http1 | Sniffed::Other, began)) => {
-                            serve_plain(stream, &connection, via, false, began).await;
+                            serve_plain(stream, &inbound, via, false, began).await;
                         }
-                        Ok((spoken, _)) => Box::pin(foreign::refuse(stream, &connection, spoken)).await,
+                        Ok((spoken, _)) => Box::pin(foreign::refuse(stream, &inbound, spoken)).await,
                         Err(Unsaid::Half) => write_last_answer(stream, own_answer::too_slow()).await,
                         Err(Unsaid::Nothing) => {}
                     },
-                    Some(leaf) => match sniff(&stream, &connection.proxy).await {
+                    Some(leaf) => match sniff(&stream, &connection.site).await {
                         Ok((Sniffed::Tls | Sniffed::Other, _)) => {
-                            Box::pin(serve_tls(stream, &connection, via, leaf)).await;
+                            Box::pin(serve_tls(stream, &inbound, via, leaf)).await;
                         }
-                        Ok((spoken, _)) => Box::pin(foreign::refuse(stream, &connection, spoken)).await,
+                        Ok((spoken, _)) => Box::pin(foreign::refuse(stream, &inbound, spoken)).await,
                         Err(_) => {}
                     },
                 }
             }
-            Kind::Forward(rules) => Box::pin(tunnel::serve(stream, &connection, rules)).await,
-            Kind::Tcp { .. } => {}
+            Role::Forward(rules) => Box::pin(tunnel::serve(stream, &inbound, rules)).await,
         }
     };
     let mut served = pin!(served);
@@ -128,14 +132,14 @@ pub(crate) enum Unsaid {
 pub(crate) async fn look<T>(
     stream: &TcpStream,
     bytes: &mut [u8],
-    proxy: &ProxyContext,
+    site: &Site,
     decide: impl Fn(&[u8]) -> Option<T>,
 ) -> Result<(T, Instant), Unsaid> {
     let mut peek = Peek::new(stream);
-    let first = timeout(proxy.idle_timeout, peek.more(bytes));
+    let first = timeout(site.idle_timeout(), peek.more(bytes));
     let mut count = first.await.map_err(|_| Unsaid::Nothing)?;
     let began = Instant::now();
-    let deadline = began + proxy.header_timeout;
+    let deadline = began + site.header_timeout();
     loop {
         let seen = bytes.get(..count).filter(|seen| !seen.is_empty()).ok_or(Unsaid::Nothing)?;
         if let Some(decided) = decide(seen) {
@@ -149,8 +153,8 @@ pub(crate) async fn look<T>(
 ///
 /// # Errors
 /// If it cannot be told.
-pub(crate) async fn sniff(stream: &TcpStream, proxy: &ProxyContext) -> Result<(Sniffed, Instant), Unsaid> {
-    look(stream, &mut [0; 24], proxy, Sniffed::by).await
+pub(crate) async fn sniff(stream: &TcpStream, site: &Site) -> Result<(Sniffed, Instant), Unsaid> {
+    look(stream, &mut [0; 24], site, Sniffed::by).await
 }
 
 pub(crate) fn socket(stream: TcpStream, connection: &Arc<ConnectionShared>) -> (Socket, SocketControl) {
@@ -160,28 +164,22 @@ pub(crate) fn socket(stream: TcpStream, connection: &Arc<ConnectionShared>) -> (
 }
 
 /// Serves HTTP without TLS.
-pub(crate) async fn serve_plain(
-    stream: TcpStream,
-    connection: &Arc<ConnectionShared>,
-    via: Via,
-    http2: bool,
-    began: Instant,
-) {
-    let (socket, control) = socket(stream, connection);
+pub(crate) async fn serve_plain(stream: TcpStream, inbound: &Inbound, via: Via, http2: bool, began: Instant) {
+    let (socket, control) = socket(stream, &inbound.connection);
     let io = ClientIo::plain(socket, control.clone());
-    serve_http(io, control, connection, via, http2, Some(began)).await;
+    serve_http(io, control, inbound, via, http2, Some(began)).await;
 }
 
 /// Serves HTTP over TLS with a certificate of the proxy's own.
-async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: Via, leaf: &ServerLeaf) {
+async fn serve_tls(stream: TcpStream, inbound: &Inbound, via: Via, leaf: &ServerLeaf) {
     let address = stream.local_addr().map(|address| address.ip().to_canonical().to_string());
+    let Inbound { connection, proxy } = inbound;
     let (socket, control) = socket(stream, connection);
-    let proxy = &connection.proxy;
     let fallback = address.as_deref().unwrap_or("localhost");
-    let hello = Box::pin(proxy.terminator.hello(socket, fallback, proxy.header_timeout));
+    let hello = Box::pin(proxy.terminator.hello(socket, fallback, connection.site.header_timeout()));
     let hello = match hello.await {
         Ok(hello) => hello,
-        Err(error) => return tracing::debug!(proxy = %proxy.name, %error, "no TLS handshake"),
+        Err(error) => return tracing::debug!(proxy = %connection.site.name, %error, "no TLS handshake"),
     };
     let leaf = match leaf {
         ServerLeaf::Read(files) => files.current(),
@@ -189,7 +187,7 @@ async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: V
             Ok(leaf) => leaf,
             Err(error) => {
                 let host = Readable(hello.host());
-                tracing::warn!(proxy = %proxy.name, %host, %error, "no certificate can be made");
+                tracing::warn!(proxy = %connection.site.name, %host, %error, "no certificate can be made");
                 // The client that cannot be told has left.
                 let _ = hello.refuse(AlertDescription::UnrecognisedName).await;
                 return;
@@ -197,9 +195,9 @@ async fn serve_tls(stream: TcpStream, connection: &Arc<ConnectionShared>, via: V
         },
     };
     let alpn: &[&[u8]] = &[tls::ALPN_H2, tls::ALPN_HTTP1];
-    let Some(stream) = Box::pin(handshake(hello, alpn, leaf, connection)).await else { return };
+    let Some(stream) = Box::pin(handshake(hello, alpn, leaf, inbound)).await else { return };
     let http2 = stream.is_h2();
-    serve_http(ClientIo::tls(stream, control.clone()), control, connection, via, http2, None).await;
+    serve_http(ClientIo::tls(stream, control.clone()), control, inbound, via, http2, None).await;
 }
 
 /// Finishes a TLS handshake, or spoils it as a toxic has it.
@@ -207,9 +205,10 @@ pub(crate) async fn handshake(
     hello: tls::accept::Hello<Socket>,
     alpn: &[&[u8]],
     leaf: Arc<CertifiedKey>,
-    connection: &ConnectionShared,
+    inbound: &Inbound,
 ) -> Option<tls::server::TlsStream<Socket>> {
-    let proxy = &connection.proxy;
+    let Inbound { connection, proxy } = inbound;
+    let site = &connection.site;
     let host = hello.host().to_owned();
     let spoiled = connection.connect_fault(ConnectFault::is_of_tls, None);
     let result = match spoiled {
@@ -233,11 +232,11 @@ pub(crate) async fn handshake(
     match result {
         Ok(stream) => Some(stream),
         Err(error) if spoiled.is_some() => {
-            tracing::debug!(proxy = %proxy.name, host = %Readable(&host), %error, "a spoiled handshake failed, as it should");
+            tracing::debug!(proxy = %site.name, host = %Readable(&host), %error, "a spoiled handshake failed, as it should");
             None
         }
         Err(error) => {
-            tracing::warn!(proxy = %proxy.name, host = %Readable(&host), %error, "the TLS handshake with the client failed");
+            tracing::warn!(proxy = %site.name, host = %Readable(&host), %error, "the TLS handshake with the client failed");
             None
         }
     }
@@ -251,16 +250,17 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub(crate) async fn serve_http(
     io: ClientIo<ByteGovernor>,
     control: SocketControl,
-    connection: &Arc<ConnectionShared>,
+    inbound: &Inbound,
     via: Via,
     http2: bool,
     began: Option<Instant>,
 ) {
-    let proxy = Arc::clone(&connection.proxy);
+    let Inbound { connection, proxy } = inbound;
+    let site = &connection.site;
     connection.speaks(true);
     let patient = control.clone();
     let client = Arc::new(Client {
-        proxy: Arc::clone(&proxy),
+        proxy: Arc::clone(proxy),
         connection: Arc::clone(connection),
         control,
         http2,
@@ -281,8 +281,8 @@ pub(crate) async fn serve_http(
         let ran_out = tokio::select! {
             biased;
             result = serving.as_mut() => Err(result),
-            () = proxy.drain.cancelled() => Ok(Phase::Exchange),
-            phase = run_out(phase, proxy.header_timeout, proxy.idle_timeout, None) => Ok(phase),
+            () = site.drain.cancelled() => Ok(Phase::Exchange),
+            phase = run_out(phase, site.header_timeout(), site.idle_timeout(), None) => Ok(phase),
         };
         match ran_out {
             Err(result) => result,
@@ -318,11 +318,11 @@ pub(crate) async fn serve_http(
         tokio::select! {
             biased;
             result = serving.as_mut() => result,
-            () = proxy.drain.cancelled() => {
+            () = site.drain.cancelled() => {
                 serving.as_mut().graceful_shutdown();
                 serving.await
             }
-            phase = run_out(|| patient.phase(), proxy.header_timeout, proxy.idle_timeout, began) => {
+            phase = run_out(|| patient.phase(), site.header_timeout(), site.idle_timeout(), began) => {
                 match phase {
                     Phase::Head => patient.fin_after(own_answer::wire(&own_answer::too_slow())),
                     _ => patient.fin_after_flush(),
@@ -333,9 +333,9 @@ pub(crate) async fn serve_http(
     };
     if let Err(error) = result {
         if error.is_user() && !http2 {
-            tracing::warn!(proxy = %proxy.name, connection = connection.id, %error, "a response could not be sent");
+            tracing::warn!(proxy = %site.name, connection = connection.id, %error, "a response could not be sent");
         }
-        tracing::debug!(proxy = %proxy.name, connection = connection.id, %error, "a client's connection ended early");
+        tracing::debug!(proxy = %site.name, connection = connection.id, %error, "a client's connection ended early");
     }
     if let Some(relay) = connection.upgraded() {
         connection.speaks(false);

@@ -1,5 +1,5 @@
 //! Where a request is sent.
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use aconite_toxics::{
     Address, HostPort,
@@ -10,7 +10,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-use crate::{secrets::redacted_url, sim::Simulator};
+use crate::{dial::Place, secrets::redacted_url, sim::Simulator};
 
 /// An upstream.
 #[derive(Clone)]
@@ -81,6 +81,14 @@ impl Origin {
             absolute: false,
             ..self.clone()
         }
+    }
+}
+
+impl<'a> From<&'a Origin> for Place<'a> {
+    fn from(origin: &'a Origin) -> Self {
+        let host = &*origin.host;
+        let host = if origin.absolute { format!("{host}.").into() } else { Cow::Borrowed(host) };
+        Self { host, port: origin.port, configured: origin.configured }
     }
 }
 
@@ -193,7 +201,7 @@ impl fmt::Display for Target {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::guard::Place, *};
+    use super::*;
 
     #[test]
     fn http_23_a_base_path_is_joined_once() {

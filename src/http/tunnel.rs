@@ -18,8 +18,8 @@ use super::{
     client::{FarEnd, Via},
     foreign,
     forward::ForwardRules,
-    guard::{self, Place, Way},
-    headers,
+    guard, headers,
+    inbound::Inbound,
     own_answer::{self, Trouble},
     server::{Sniffed, Unsaid, handshake, look, serve_http, serve_plain, sniff, socket},
     target::{Origin, Target},
@@ -28,33 +28,35 @@ use super::{
 };
 use crate::{
     connection::ConnectionShared,
+    dial::{Place, Way},
     journal::Head,
     link::{ClientIo, Peek, finish},
-    proxy::relay,
+    tcp::relay,
     tls::{self, Negotiated as _, host::Readable},
 };
 
 /// Serves a client of a forward proxy.
-pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules) {
-    let proxy = &connection.proxy;
-    match sniff(&stream, proxy).await {
+pub(crate) async fn serve(mut stream: TcpStream, inbound: &Inbound, rules: &ForwardRules) {
+    let connection = &inbound.connection;
+    let site = &connection.site;
+    match sniff(&stream, site).await {
         Ok((Sniffed::Http1 | Sniffed::Other, _)) => {}
         // By absolute form alone: a tunnel is made by HTTP/1.1.
         Ok((Sniffed::Http2, began)) => {
-            return serve_plain(stream, connection, Via::Forward, true, began).await;
+            return serve_plain(stream, inbound, Via::Forward, true, began).await;
         }
-        Ok((spoken, _)) => return foreign::refuse(stream, connection, spoken).await,
+        Ok((spoken, _)) => return foreign::refuse(stream, inbound, spoken).await,
         Err(Unsaid::Half) => return write_last_answer(stream, own_answer::too_slow()).await,
         Err(Unsaid::Nothing) => return,
     }
     loop {
-        let began = match look(&stream, &mut [0; CONNECT.len()], proxy, is_connect).await {
+        let began = match look(&stream, &mut [0; CONNECT.len()], site, is_connect).await {
             Ok((true, began)) => began,
-            Ok((false, began)) => return serve_plain(stream, connection, Via::Forward, false, began).await,
+            Ok((false, began)) => return serve_plain(stream, inbound, Via::Forward, false, began).await,
             Err(Unsaid::Half) => return write_last_answer(stream, own_answer::too_slow()).await,
             Err(Unsaid::Nothing) => return,
         };
-        let head = timeout_at(began + proxy.header_timeout, read_head(&mut stream)).await;
+        let head = timeout_at(began + site.header_timeout(), read_head(&mut stream)).await;
         let connect = match head {
             Ok(Ok(head)) => connect::parse(&head),
             Ok(Err(trouble)) => Err(trouble),
@@ -69,8 +71,8 @@ pub(crate) async fn serve(mut stream: TcpStream, connection: &Arc<ConnectionShar
                 return;
             }
         };
-        match guard::admit(&connection.proxy, &connect.headers) {
-            Ok(()) => return tunnel(stream, connection, rules, connect).await,
+        match rules.admit(&connect.headers) {
+            Ok(()) => return tunnel(stream, inbound, rules, connect).await,
             Err(trouble) => refuse(&mut stream, connection, Some(&connect), &trouble).await,
         }
         if connect.http10 {
@@ -119,27 +121,23 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
     }
 }
 
-async fn tunnel(
-    mut stream: TcpStream,
-    connection: &Arc<ConnectionShared>,
-    rules: &ForwardRules,
-    connect: Connect,
-) {
+async fn tunnel(mut stream: TcpStream, inbound: &Inbound, rules: &ForwardRules, connect: Connect) {
+    let Inbound { connection, proxy } = inbound;
+    let dialer = &proxy.upstreams.dialer;
     let Connect { host, port, headers, .. } = &connect;
     let (host, port) = (host.clone(), *port);
     connection.leads_to(&Origin::new(true, &host, port));
-    let limit = connection.proxy.upstreams.connect_timeout;
     let asked = Place::asked(host.clone(), port);
     let fault = connection.connect_fault(ConnectFault::is_of_upstream, Some(&facts(&host, headers)));
     let place = match fault.into() {
         Way::AsAsked => asked,
         Way::At(address) => asked.at(address),
         Way::Fails(fault) => {
-            let trouble = unreachable(fault, &host, limit).await.closing();
+            let trouble = unreachable(fault, &host, dialer.connect_timeout).await.closing();
             return write_answer(&mut stream, own_answer::refusal(&trouble)).await;
         }
     };
-    if let Err(error) = connection.proxy.upstreams.may_dial(&place) {
+    if let Err(error) = dialer.may_dial(&place) {
         return refuse(&mut stream, connection, Some(&connect), &Trouble::from(error).closing()).await;
     }
     let mapped = rules.target(&host, port);
@@ -147,11 +145,11 @@ async fn tunnel(
     if mapped.is_some() || rules.intercepts(&host) || host.parse::<IpAddr>().is_ok() {
         if stream.write_all(ESTABLISHED).await.is_ok() {
             let end = Asked { host, port, mapped, place };
-            open(stream, connection, rules, end).await;
+            open(stream, inbound, rules, end).await;
         }
         return;
     }
-    if let Some(upstream) = reach(&mut stream, connection, &place).await
+    if let Some(upstream) = reach(&mut stream, inbound, &place).await
         && stream.write_all(ESTABLISHED).await.is_ok()
     {
         relay(stream, upstream, connection).await;
@@ -189,9 +187,9 @@ struct Asked {
 }
 
 /// Looks into a tunnel, and serves what it carries if that can be read.
-async fn open(stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &ForwardRules, asked: Asked) {
+async fn open(stream: TcpStream, inbound: &Inbound, rules: &ForwardRules, asked: Asked) {
     let Asked { host, port, mapped, place } = asked;
-    let proxy = &connection.proxy;
+    let site = &inbound.connection.site;
     let intercepted = mapped.is_some() || rules.intercepts(&host);
     let end = |name: Option<&str>, tls: bool| {
         let named = name.and_then(|name| rules.target(name, port));
@@ -203,13 +201,13 @@ async fn open(stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &For
             target: named.or_else(|| mapped.clone()).unwrap_or_else(server),
         })
     };
-    let Ok((sniffed, began)) = sniff(&stream, proxy).await else { return finish(&stream) };
+    let Ok((sniffed, began)) = sniff(&stream, site).await else { return finish(&stream) };
     match sniffed {
         Sniffed::Tls => {
             let name = if intercepted {
                 None
             } else {
-                match server_name(&stream, began + proxy.header_timeout).await {
+                match server_name(&stream, began + site.header_timeout()).await {
                     Ok(name) => name,
                     Err(Unfinished) => return finish(&stream),
                 }
@@ -217,40 +215,41 @@ async fn open(stream: TcpStream, connection: &Arc<ConnectionShared>, rules: &For
             if intercepted
                 || name.is_some_and(|name| rules.intercepts(&name) || rules.target(&name, port).is_some())
             {
-                terminate(stream, connection, &host, end).await;
+                terminate(stream, inbound, &host, end).await;
             } else {
-                blind(stream, connection, &place).await;
+                blind(stream, inbound, &place).await;
             }
         }
         Sniffed::Http1 | Sniffed::Http2 if intercepted => {
             let http2 = sniffed == Sniffed::Http2;
-            serve_plain(stream, connection, Via::Tunnel(end(None, false)), http2, began).await;
+            serve_plain(stream, inbound, Via::Tunnel(end(None, false)), http2, began).await;
         }
-        _ => blind(stream, connection, &place).await,
+        _ => blind(stream, inbound, &place).await,
     }
 }
 
 /// Ends the client's TLS here, with a certificate for the name that it asks for.
 async fn terminate(
     stream: TcpStream,
-    connection: &Arc<ConnectionShared>,
+    inbound: &Inbound,
     host: &str,
     end: impl Fn(Option<&str>, bool) -> Arc<FarEnd>,
 ) {
-    let proxy = &connection.proxy;
+    let Inbound { connection, proxy } = inbound;
+    let site = &connection.site;
     let (socket, control) = socket(stream, connection);
-    let hello = Box::pin(proxy.terminator.hello(socket, host, proxy.header_timeout));
+    let hello = Box::pin(proxy.terminator.hello(socket, host, site.header_timeout()));
     let hello = match hello.await {
         Ok(hello) => hello,
         Err(error) => {
-            return tracing::debug!(proxy = %proxy.name, host = %Readable(host), %error, "no TLS handshake");
+            return tracing::debug!(proxy = %site.name, host = %Readable(host), %error, "no TLS handshake");
         }
     };
     let end = end(hello.server_name(), true);
     let leaf = match proxy.authority.leaf(&end.host) {
         Ok(leaf) => leaf,
         Err(error) => {
-            return tracing::warn!(proxy = %proxy.name, host = %Readable(host), %error, "no certificate can be made");
+            return tracing::warn!(proxy = %site.name, host = %Readable(host), %error, "no certificate can be made");
         }
     };
     // What is offered to the client is what the upstream speaks, so that gRPC finds HTTP/2 on both sides.
@@ -262,38 +261,35 @@ async fn terminate(
             }
         };
     let alpn: &[&[u8]] = if http2 { &[tls::ALPN_H2, tls::ALPN_HTTP1] } else { &[tls::ALPN_HTTP1] };
-    let Some(stream) = Box::pin(handshake(hello, alpn, leaf, connection)).await else { return };
+    let Some(stream) = Box::pin(handshake(hello, alpn, leaf, inbound)).await else { return };
     let http2 = stream.is_h2();
     let io = ClientIo::tls(stream, control.clone());
-    serve_http(io, control, connection, Via::Tunnel(end), http2, None).await;
+    serve_http(io, control, inbound, Via::Tunnel(end), http2, None).await;
 }
 
 /// Joins the client with the host that it asked for, and looks at nothing.
-async fn blind(mut stream: TcpStream, connection: &Arc<ConnectionShared>, place: &Place<'_>) {
-    if let Ok(upstream) = dialled(connection, place).await {
-        relay(stream, upstream, connection).await;
+async fn blind(mut stream: TcpStream, inbound: &Inbound, place: &Place<'_>) {
+    if let Ok(upstream) = dialled(inbound, place).await {
+        relay(stream, upstream, &inbound.connection).await;
     } else {
         // The tunnel is already said to be there: all that can be done is to close it.
         let _ = stream.shutdown().await;
     }
 }
 
-async fn dialled(connection: &ConnectionShared, place: &Place<'_>) -> Result<TcpStream, Trouble> {
-    let dialled = connection.proxy.upstreams.dial(place).await;
+async fn dialled(inbound: &Inbound, place: &Place<'_>) -> Result<TcpStream, Trouble> {
+    let Inbound { connection, proxy } = inbound;
+    let dialled = proxy.upstreams.dialer.dial(place).await;
     let (stream, address) = dialled.map_err(|error| {
-        tracing::warn!(proxy = %connection.proxy.name, %error, "no connection for a tunnel");
+        tracing::warn!(proxy = %connection.site.name, %error, "no connection for a tunnel");
         Trouble::from(error)
     })?;
     connection.reached(address);
     Ok(stream)
 }
 
-async fn reach(
-    stream: &mut TcpStream,
-    connection: &ConnectionShared,
-    place: &Place<'_>,
-) -> Option<TcpStream> {
-    match dialled(connection, place).await {
+async fn reach(stream: &mut TcpStream, inbound: &Inbound, place: &Place<'_>) -> Option<TcpStream> {
+    match dialled(inbound, place).await {
         Ok(upstream) => Some(upstream),
         Err(trouble) => {
             write_answer(stream, own_answer::refusal(&trouble.closing())).await;
@@ -351,7 +347,7 @@ async fn refuse(
     let (host, headers) = connect.map_or(("", &none), |connect| (connect.host.as_str(), &connect.headers));
     let facts = facts(host, headers);
     let head = Head {
-        proxy: Arc::clone(&connection.proxy.name),
+        proxy: Arc::clone(&connection.site.name),
         connection: connection.id,
         method: Method::CONNECT,
         host: host.into(),

@@ -10,7 +10,6 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 
 use http::{Request, Response, StatusCode, Version};
@@ -23,12 +22,12 @@ use rustls::AlertDescription;
 
 use super::{
     body::{Body, Source},
-    dial::{DialError, OffLimits},
     pool::{Connection, HostPool, Http1, Http2, SharedPool},
     target::Origin,
     upstream_io::UpstreamIo,
 };
 use crate::{
+    dial::{DialError, Dialer},
     steady::Steady,
     tls::{self, connect::ConnectError, files::FromFiles},
     workers,
@@ -41,8 +40,7 @@ pub(crate) use error::UpstreamError;
 pub(crate) struct Upstreams {
     pub(crate) pool: SharedPool,
     pub(crate) tls: Arc<TlsFiles>,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) off_limits: OffLimits,
+    pub(crate) dialer: Dialer,
 }
 
 /// The TLS identities of a proxy, one after the other as its files change.
@@ -114,7 +112,7 @@ impl Upstreams {
             let connection = match kept.take() {
                 Some(connection) => {
                     // Another proxy may have made it.
-                    self.may_use(&origin.into(), connection.address())?;
+                    self.dialer.may_use(&origin.into(), connection.address())?;
                     connection
                 }
                 None => Box::pin(self.connect(origin, &pool, speak)).await?,
@@ -183,7 +181,7 @@ impl Upstreams {
         pool: &Arc<HostPool>,
         speak: Speak,
     ) -> Result<Connection, UpstreamError> {
-        let (stream, address) = self.dial(&origin.into()).await?;
+        let (stream, address) = self.dialer.dial(&origin.into()).await?;
         if !origin.tls {
             let io = UpstreamIo::plain(stream);
             return match speak {
@@ -194,9 +192,10 @@ impl Upstreams {
         let server_name = origin.server_name.as_ref().unwrap_or(&origin.host);
         let tls = self.tls.current();
         let handshake = tls.connector.connect(stream, server_name, speak.alpn());
-        let tls = tokio::time::timeout(self.connect_timeout, handshake)
+        let limit = self.dialer.connect_timeout;
+        let tls = tokio::time::timeout(limit, handshake)
             .await
-            .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit: self.connect_timeout })?;
+            .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit })?;
         let tls = tls.map_err(|source| UpstreamError::Tls { origin: origin.clone(), source })?;
         let http2 = speak == Speak::Http2 || tls.get_ref().1.alpn_protocol() == Some(tls::ALPN_H2);
         let io = UpstreamIo::tls(tls);

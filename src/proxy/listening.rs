@@ -15,8 +15,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{ProxyContext, serve};
-use crate::{connection::ConnectionShared, files, http::Chains, supervisor::Shared, workers::Workers};
+use super::{Proxy, serve};
+use crate::{connection::ConnectionShared, dial::Chains, files, workers::Workers};
 
 /// A proxy that listens.
 pub(crate) struct Listening {
@@ -28,7 +28,7 @@ pub(crate) struct Listening {
 
 /// What newly accepted connections belong to.
 struct Served {
-    context: Arc<ProxyContext>,
+    proxy: Arc<Proxy>,
     /// Closes them.
     stop: CancellationToken,
 }
@@ -46,9 +46,13 @@ impl Bound {
     ///
     /// # Errors
     /// If the socket cannot be used.
-    pub(crate) fn new(socket: std::net::TcpListener, shared: &Shared) -> io::Result<Self> {
+    pub(crate) fn new(
+        socket: std::net::TcpListener,
+        workers: &Arc<Workers>,
+        tasks: &TaskTracker,
+    ) -> io::Result<Self> {
         let address = socket.local_addr()?;
-        let worker = shared.workers.least_busy().ok_or(io::ErrorKind::Unsupported)?;
+        let worker = workers.least_busy().ok_or(io::ErrorKind::Unsupported)?;
         let listener = {
             let _on = worker.runtime().enter();
             #[expect(
@@ -57,16 +61,16 @@ impl Bound {
             )]
             AsyncFd::try_with_interest(socket, Interest::READABLE)?
         };
-        let doors = Doors { workers: Arc::clone(&shared.workers), tasks: shared.tracker.clone() };
+        let doors = Doors { workers: Arc::clone(workers), tasks: tasks.clone() };
         Ok(Self { address, listener, runtime: worker.runtime().clone(), doors })
     }
 
     /// Begins to accept.
-    pub(crate) fn accept_for(self, context: Arc<ProxyContext>) -> Listening {
+    pub(crate) fn accept_for(self, proxy: Arc<Proxy>) -> Listening {
         let Self { address, listener, runtime, doors } = self;
-        let chains = Arc::clone(&context.upstreams.off_limits.chains);
+        let chains = Arc::clone(&proxy.dialer().off_limits.chains);
         chains.add(address);
-        let served = Arc::new(RwLock::new(Served { context, stop: CancellationToken::new() }));
+        let served = Arc::new(RwLock::new(Served { proxy, stop: CancellationToken::new() }));
         let accepting = runtime.spawn(accept(listener, Arc::clone(&served), doors));
         Listening { address, accepting, served, chains }
     }
@@ -74,11 +78,11 @@ impl Bound {
 
 impl Listening {
     /// Goes on for another proxy: connections of the one before are closed.
-    pub(crate) fn hand_to(&self, context: Arc<ProxyContext>) {
+    pub(crate) fn hand_to(&self, proxy: Arc<Proxy>) {
         self.chains.forget(self.address);
         let mut served = self.served.write().unwrap_or_else(PoisonError::into_inner);
         served.stop.cancel();
-        *served = Served { context, stop: CancellationToken::new() };
+        *served = Served { proxy, stop: CancellationToken::new() };
     }
 
     /// Stops accepting: when this is over, the address is free.
@@ -149,30 +153,30 @@ fn next(listener: &std::net::TcpListener) -> io::Result<(std::net::TcpStream, So
 async fn accept(listener: AsyncFd<std::net::TcpListener>, served: Arc<RwLock<Served>>, doors: Doors) {
     let now = || {
         let served = served.read().unwrap_or_else(PoisonError::into_inner);
-        (Arc::clone(&served.context), served.stop.child_token())
+        (Arc::clone(&served.proxy), served.stop.child_token())
     };
-    let limit = Arc::new(Semaphore::new(now().0.spec.max_connections.unwrap_or(10_000)));
+    let limit = Arc::new(Semaphore::new(now().0.site.spec.max_connections.unwrap_or(10_000)));
     loop {
         let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { return };
         match listener.async_io(Interest::READABLE, next).await {
             Ok((stream, peer)) => {
                 if files::Use::Client.exceeds(&stream) {
-                    tracing::warn!(proxy = %now().0.name, "few file descriptors are left: new connections wait");
+                    tracing::warn!(proxy = %now().0.site.name, "few file descriptors are left: new connections wait");
                     files::room_for_clients(&stream).await;
                 }
                 let (proxy, stop) = now();
                 doors.open(stream, move |stream| async move {
-                    let shared = Arc::new(ConnectionShared::new(&proxy, peer, stop));
+                    let shared = Arc::new(ConnectionShared::new(&proxy.site, peer, stop));
                     let id = shared.id;
                     proxy.open().insert(id, Arc::clone(&shared));
-                    serve(stream, shared).await;
+                    serve(stream, shared, &proxy.service).await;
                     proxy.open().remove(&id);
                     drop(permit);
                 });
             }
             Err(error) => {
                 // Out of file descriptors, or a client that left while it waited: go on, gently.
-                tracing::warn!(proxy = %now().0.name, %error, "cannot accept a connection");
+                tracing::warn!(proxy = %now().0.site.name, %error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }

@@ -19,7 +19,7 @@ use crate::{
     listen,
     metrics::ProxyTraffic,
     plan::{Armed, Plan},
-    proxy::{Bound, Kind, Listening, ProxyContext, ServerLeaf, kind},
+    proxy::{Bound, Kind, Listening, Proxy},
 };
 
 /// A proxy.
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     /// In the order in which they were added.
     pub(crate) toxics: Vec<Arc<Armed>>,
     plan: watch::Sender<Arc<Plan>>,
-    context: Arc<ProxyContext>,
+    proxy: Arc<Proxy>,
     pub(crate) listening: Option<Listening>,
     traffic: Arc<Counters>,
 }
@@ -78,7 +78,7 @@ impl Draft {
         check_fields(&spec)?;
         let toxics = std::mem::take(&mut spec.toxics);
         let toxics = arm_all(toxics, old, &spec, &shared.catalogue)?;
-        let kind = kind(&spec).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
+        let kind = Kind::new(&spec).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
         let tls = shared.tls_to_upstreams(&spec)?;
         let address = match listen::resolve(&spec.listen).await {
             Ok(address) => Some(address),
@@ -156,26 +156,19 @@ impl Draft {
         let (plan, _) = Plan::at(Instant::now(), name, shared.seed, chaos, spec.exclusive, &toxics);
         let (plan, receiver) = watch::channel(Arc::new(plan));
         let traffic = before.map_or_else(Arc::default, |before| Arc::clone(&before.traffic));
-        let upstreams = shared.upstreams(&spec, address, tls);
-        let numbers = before.map(|before| Arc::clone(&before.context.numbers));
-        let context = Arc::new(ProxyContext::new(
-            spec.clone(),
-            receiver,
-            shared,
-            Arc::clone(&traffic),
-            upstreams,
-            kind,
-            numbers.unwrap_or_default(),
-        ));
+        let numbers = before.map(|before| Arc::clone(&before.proxy.site.numbers)).unwrap_or_default();
+        let site = shared.site(spec.clone(), receiver, Arc::clone(&traffic), numbers);
+        let service = shared.service(kind, &site, address, tls);
+        let proxy = Arc::new(Proxy::new(site, service));
         let door = match (taken_over, socket) {
             (Some(address), _) => Door::TakenOver(address),
             (None, Some(socket)) => {
-                let bound = Bound::new(socket, shared);
+                let bound = Bound::new(socket, &shared.workers, &shared.tracker);
                 Door::Own(bound.map_err(|error| ControlError::listen(in_full(&error.to_string())))?)
             }
             (None, None) => Door::Closed,
         };
-        Ok(Prepared { entry: Entry { spec, toxics, plan, context, listening: None, traffic }, door })
+        Ok(Prepared { entry: Entry { spec, toxics, plan, proxy, listening: None, traffic }, door })
     }
 }
 
@@ -189,11 +182,11 @@ impl Prepared {
         let Self { mut entry, door } = self;
         entry.listening = match door {
             Door::Closed => None,
-            Door::Own(bound) => Some(bound.accept_for(Arc::clone(&entry.context))),
+            Door::Own(bound) => Some(bound.accept_for(Arc::clone(&entry.proxy))),
             Door::TakenOver(address) => {
                 let at = freed.iter().position(|listening| listening.address == address);
                 let listening = at.map(|at| freed.swap_remove(at));
-                listening.inspect(|listening| listening.hand_to(Arc::clone(&entry.context)))
+                listening.inspect(|listening| listening.hand_to(Arc::clone(&entry.proxy)))
             }
         };
         entry
@@ -287,11 +280,7 @@ impl Entry {
         let stays = |old: &Armed| draft.toxics.iter().any(|new| new.id.toxic == old.id.toxic);
         self.toxics.iter().filter(|old| !stays(old)).for_each(|old| old.remove());
         self.toxics = draft.toxics;
-        if let Kind::Http { tls: Some(ServerLeaf::Read(files)), .. } = &self.context.kind
-            && let Err(error) = files.refresh()
-        {
-            tracing::error!(proxy = %self.spec.name, %error, "the proxy's certificate cannot be read again");
-        }
+        self.proxy.refresh();
         self.spec = ProxySpec { listen: self.spec.listen.clone(), ..draft.spec };
     }
 
@@ -310,7 +299,7 @@ impl Entry {
 
     /// The client connections that are open.
     pub(crate) fn connections(&self) -> Vec<Arc<ConnectionShared>> {
-        self.context.live()
+        self.proxy.live()
     }
 
     pub(crate) fn traffic(&self) -> ProxyTraffic {
@@ -321,7 +310,7 @@ impl Entry {
             upstream: self.spec.upstream.clone(),
             up: (upstream.received(), upstream.sent()),
             down: (downstream.received(), downstream.sent()),
-            open: self.context.live().len(),
+            open: self.proxy.live().len(),
         }
     }
 }

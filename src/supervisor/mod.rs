@@ -23,10 +23,14 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    http::{Chains, OffLimits, Pool, TlsFiles, TlsIdentity, Upstreams, sweep_regularly},
+    dial::{Chains, Dialer, OffLimits},
+    http::{HttpProxy, Pool, TlsFiles, TlsIdentity, Upstreams, sweep_regularly},
     journal::{Journal, Outlets},
+    link::Counters,
     metrics::SharedMetrics,
-    proxy::Listening,
+    plan::PlanReceiver,
+    proxy::{Kind, Listening, Service},
+    site::{Numbers, Site},
     tls,
     workers::Workers,
 };
@@ -89,13 +93,40 @@ impl Shared {
         self.admin = Some(admin);
     }
 
-    /// How a proxy reaches upstreams.
-    fn upstreams(&self, spec: &ProxySpec, own: Option<SocketAddr>, tls: Arc<TlsFiles>) -> Upstreams {
-        Upstreams {
-            pool: Arc::clone(&self.pool),
-            tls,
-            connect_timeout: spec.connect_timeout.map_or(Duration::from_secs(10), Duration::from),
-            off_limits: OffLimits { own, admin: self.admin, chains: Arc::clone(&self.chains) },
+    /// How a proxy serves its connections. `own` is the address that it listens on.
+    fn service(&self, kind: Kind, site: &Site, own: Option<SocketAddr>, tls: Arc<TlsFiles>) -> Service {
+        let off_limits = OffLimits { own, admin: self.admin, chains: Arc::clone(&self.chains) };
+        let dialer = Dialer { connect_timeout: site.connect_timeout(), off_limits };
+        match kind {
+            Kind::Tcp { host, port } => Service::Tcp { host, port, dialer },
+            Kind::Http(role) => Service::Http(Arc::new(HttpProxy {
+                role,
+                upstreams: Upstreams { pool: Arc::clone(&self.pool), tls, dialer },
+                terminator: self.terminator.clone(),
+                authority: Arc::clone(&self.authority),
+            })),
+        }
+    }
+
+    /// What the connections of a proxy know of it.
+    fn site(
+        &self,
+        spec: ProxySpec,
+        plan: PlanReceiver,
+        traffic: Arc<Counters>,
+        numbers: Arc<Numbers>,
+    ) -> Site {
+        Site {
+            name: spec.name.as_str().into(),
+            spec,
+            plan,
+            journal: Arc::clone(&self.journal),
+            metrics: Arc::clone(&self.metrics),
+            catalogue: Arc::clone(&self.catalogue),
+            traffic,
+            held: Arc::default(),
+            drain: self.drain.clone(),
+            numbers,
         }
     }
 

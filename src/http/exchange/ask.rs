@@ -81,7 +81,7 @@ impl Running {
 
     /// Whether the upstream is declared to speak HTTP/2 alone.
     pub(super) fn declared_http2(&self) -> bool {
-        self.ongoing.proxy.spec.upstream_protocol == Some(UpstreamProtocol::Http2)
+        self.ongoing.site.spec.upstream_protocol == Some(UpstreamProtocol::Http2)
     }
 
     /// In which version of HTTP the request goes upstream: as declared, else in the client's where the upstream speaks it.

@@ -67,7 +67,7 @@ impl Ongoing {
             }
         });
         if first {
-            self.proxy.metrics.passed(&self.proxy.name, &kind, reason);
+            self.site.metrics.passed(&self.site.name, &kind, reason);
             self.tell("toxic.passed", &name, &kind, Some(reason));
         }
     }
@@ -105,7 +105,7 @@ impl Ongoing {
     fn skip(&self, toxic: &Armed, reason: &'static str) {
         if self.enter(toxic, reason) {
             let (name, kind) = (&toxic.spec.name, &toxic.spec.kind);
-            self.proxy.metrics.passed(&self.proxy.name, kind, reason);
+            self.site.metrics.passed(&self.site.name, kind, reason);
             self.tell("toxic.passed", name, kind, Some(reason));
         }
     }

@@ -6,9 +6,9 @@ use thiserror::Error;
 
 use super::{MAX_HEADER_SECTION, MAX_HEADERS};
 use crate::{
+    dial::DialError,
     http::{
         body::{Again, Body},
-        dial::DialError,
         target::Origin,
     },
     tls::{self, connect::ConnectError},

@@ -1,4 +1,7 @@
 //! Connections to upstreams: names to addresses, addresses to sockets.
+mod chains;
+mod place;
+
 use std::{
     future::poll_fn,
     io,
@@ -13,8 +16,10 @@ use http::StatusCode;
 use thiserror::Error;
 use tokio::{net::TcpStream, sync::Semaphore, task::JoinSet, time::timeout};
 
-use super::chains::{Chains, arrives};
 use crate::{files, link, tls::host::Readable};
+pub(crate) use chains::Chains;
+use chains::arrives;
+pub(crate) use place::{Dialer, Place, Way};
 
 /// How long one address may take before the next is tried beside it (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -109,7 +114,7 @@ impl DialError {
 ///
 /// # Errors
 /// If none answers within `limit`, or one of them `may` not be connected to.
-pub(crate) async fn dial(
+async fn dial(
     host: &str,
     port: u16,
     limit: Duration,

@@ -1,0 +1,11 @@
+//! A client connection of an `http` or `forward` proxy.
+use std::sync::Arc;
+
+use super::proxy::HttpProxy;
+use crate::connection::ConnectionShared;
+
+/// A client connection, and the proxy that serves it.
+pub(crate) struct Inbound {
+    pub(crate) connection: Arc<ConnectionShared>,
+    pub(crate) proxy: Arc<HttpProxy>,
+}
