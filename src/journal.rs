@@ -12,7 +12,8 @@ use std::{
     },
 };
 
-use aconite_api::model::{self, Exchange, ExchangeEnd, ExchangeFilter, Happening, Strike, StrikeState};
+pub(crate) use aconite_api::model::Strike;
+use aconite_api::model::{self, End, Exchange, ExchangeFilter, Happening, StrikeState};
 use aconite_dialects::{Dialect, Operation};
 use http::{HeaderMap, Method};
 use jiff::Timestamp;
@@ -196,7 +197,7 @@ pub(crate) struct Course {
     pub(crate) unterminated_tail: u64,
     pub(crate) toxics: Vec<Strike>,
     pub(crate) attempts: Vec<Attempt>,
-    pub(crate) ending: Option<ExchangeEnd>,
+    pub(crate) ending: Option<End>,
     pub(crate) error: Option<&'static str>,
     pub(crate) bodies: Option<Box<Captured>>,
 }

@@ -1,19 +1,21 @@
 //! A running proxy: it accepts connections and serves each by its protocol.
 use std::{
     collections::HashMap,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use aconite_api::model::{Protocol, ProxySpec};
+use aconite_api::model::{Protocol, ProxySpec, ServerTls};
 use aconite_toxics::{ConnectFault, HostPort, bytes::EARLIEST_RESET};
 use tokio::net::TcpStream;
 
 use crate::{
     connection::ConnectionShared,
     dial::{Dialer, Place},
-    http::{self, HttpProxy, Role},
+    http::{self, ForwardRules, HttpProxy, Role, ServerLeaf, Target},
     site::Site,
     tcp,
+    tls::{self, files::FromFiles},
 };
 
 mod listening;
@@ -54,7 +56,16 @@ impl Kind {
                 // Toxiproxy accepts an upstream without a port; it cannot be reached.
                 Ok(Self::Tcp { host: upstream.host().to_owned(), port: upstream.port().unwrap_or(0) })
             }
-            Protocol::Http | Protocol::Forward => Role::new(spec).map(Self::Http),
+            Protocol::Http => {
+                let target = Target::parse(&spec.upstream).map_err(|reason| ("upstream", reason))?;
+                let tls = spec.tls.as_ref().map(server_leaf).transpose().map_err(|reason| ("tls", reason))?;
+                Ok(Self::Http(Role::Reverse { target: Arc::new(target), tls }))
+            }
+            Protocol::Forward => {
+                let rules =
+                    ForwardRules::new(spec.intercept.as_deref(), &spec.map, spec.credentials.as_deref())?;
+                Ok(Self::Http(Role::Forward(rules)))
+            }
         }
     }
 }
@@ -119,5 +130,20 @@ async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>, service: &S
             }
         }
         Service::Http(http) => http::serve(stream, connection, Arc::clone(http)).await,
+    }
+}
+
+fn server_leaf(files: &ServerTls) -> Result<ServerLeaf, String> {
+    match (&files.cert, &files.key) {
+        (Some(cert), Some(key)) => {
+            let (cert, key) = (PathBuf::from(cert), PathBuf::from(key));
+            let files = vec![cert.clone(), key.clone()];
+            let read = move || tls::identity::read(&cert, &key);
+            FromFiles::read(files, read, |error| tls::with_causes(error))
+                .map(|files| ServerLeaf::Read(Arc::new(files)))
+                .map_err(|error| tls::with_causes(&error))
+        }
+        (None, None) => Ok(ServerLeaf::Minted),
+        _ => Err("`cert` and `key` go together".to_owned()),
     }
 }

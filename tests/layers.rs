@@ -131,6 +131,16 @@ fn no_module_is_below_itself() {
     }
 }
 
+/// What moves bytes and messages does not know the admin API.
+#[test]
+fn traffic_does_not_see_the_api() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for file in ["dial", "http", "link", "tls"].iter().flat_map(|module| sources(&root.join(module))) {
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(!text.contains("aconite_api"), "{} uses the API's crate", file.display());
+    }
+}
+
 #[test]
 fn the_reader_of_imports_finds_them() {
     let text =

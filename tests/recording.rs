@@ -1,6 +1,6 @@
 //! What is told of toxics that do not strike, of bodies, refusals and failures.
 use aconite::{
-    model::{ExchangeEnd, ExchangeFilter, How, Side},
+    model::{End, ExchangeFilter, How, Side},
     toxics::ToxicSpec,
 };
 use serde_json::{Value, json};
@@ -143,7 +143,7 @@ async fn what_is_refused_is_in_the_journal_with_the_reason() {
             ("/c", "h.test", Some(400), "not_a_proxy_request"),
         ]
     );
-    let ending = ExchangeEnd { side: Side::Proxy, how: How::Error };
+    let ending = End { side: Side::Proxy, how: How::Error };
     assert!(journal.iter().all(|each| each.ending == Some(ending)), "{journal:?}");
     assert!(origin.received().is_empty(), "{}", origin.received());
 }

@@ -1,6 +1,7 @@
 //! The admin API's resources. The configuration file uses the same types.
 use std::collections::BTreeMap;
 
+pub use aconite_toxics::{End, How, Side};
 use aconite_toxics::{Millis, ToxicSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -279,7 +280,7 @@ pub struct Exchange {
     /// Tries at upstreams.
     pub attempts: Vec<Attempt>,
     /// How it ended. Absent while it goes on.
-    pub ending: Option<ExchangeEnd>,
+    pub ending: Option<End>,
     /// Why the proxy answered by itself, as `x-aconite-error` says it: `upstream_connect`, `misdirected`, `bad_framing`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -343,39 +344,6 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// How long it took to the answer's head, in milliseconds.
     pub ms: f64,
-}
-
-/// How an exchange ended.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub struct ExchangeEnd {
-    /// Who ended it.
-    pub side: Side,
-    /// In which way.
-    pub how: How,
-}
-
-/// Who ended an exchange.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each says itself")]
-pub enum Side {
-    Client,
-    Upstream,
-    Toxic,
-    Proxy,
-}
-
-/// In which way an exchange ended.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each says itself")]
-pub enum How {
-    Clean,
-    Fin,
-    Rst,
-    Hang,
-    Timeout,
-    Error,
 }
 
 /// Which exchanges to list.

@@ -7,7 +7,7 @@ use std::{
 
 use aconite_api::{
     Client,
-    model::{Exchange, ExchangeEnd, ExchangeFilter},
+    model::{End, Exchange, ExchangeFilter},
 };
 use aconite_toxics::Millis;
 use serde_json::{Value, json};
@@ -202,7 +202,7 @@ fn cells(exchange: &Exchange) -> [String; 9] {
     let events = if *events > 0 { format!(" {events} events") } else { String::new() };
     let ending = exchange.ending.map_or_else(
         || "in progress".to_owned(),
-        |ExchangeEnd { side, how }| {
+        |End { side, how }| {
             let word = |value: Value| value.as_str().unwrap_or_default().to_owned();
             let why = exchange.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
             format!("{} by {}{why}", word(json!(how)), word(json!(side)))
@@ -259,13 +259,13 @@ mod tests {
         exchange.duration_ms = Some(12.4);
         exchange.bytes_out = 99;
         exchange.events = 3;
-        exchange.ending = Some(ExchangeEnd { side: Side::Toxic, how: How::Rst });
+        exchange.ending = Some(End { side: Side::Toxic, how: How::Rst });
         exchange.toxics = vec![strike("cut", true, None), strike("big", false, Some("too_large"))];
         assert_eq!(
             line(&exchange),
             "7\t2026-01-02T03:04:05Z\tp\tPOST h/v1\t200\t12ms\t99 bytes 3 events\trst by toxic\tcut! big(too_large)"
         );
-        exchange.ending = Some(ExchangeEnd { side: Side::Proxy, how: How::Error });
+        exchange.ending = Some(End { side: Side::Proxy, how: How::Error });
         exchange.toxics.clear();
         exchange.error = Some("upstream_dns".to_owned());
         assert!(line(&exchange).ends_with("\terror by proxy (upstream_dns)"), "{}", line(&exchange));

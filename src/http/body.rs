@@ -6,8 +6,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use aconite_api::model::How;
 use aconite_dialects::Meter;
+use aconite_toxics::How;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 

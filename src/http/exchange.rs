@@ -4,10 +4,10 @@ mod reply;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_toxics::{
     BodyForm, ConnectFault, Decision, Direction, ExchangeFilter, Instance, Level, StageId, Verdict,
 };
+use aconite_toxics::{End, How, Side};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode, Version, header, request, response};
 use http_body_util::{BodyExt, Limited};
@@ -280,7 +280,7 @@ impl Running {
                 self.attempt(target, None, error.code(), None, asked);
                 if let Some(reason) = error.reset().filter(|_| self.ongoing.http2) {
                     // The upstream has spoken, if only by a code that may mean "ask again".
-                    self.ongoing.finish(ExchangeEnd { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
+                    self.ongoing.finish(End { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
                     return Err(BodyError::Reset(reason.into()));
                 }
                 let trouble = Trouble::new(error.status(), error.code(), error.to_string());

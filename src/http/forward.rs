@@ -1,7 +1,10 @@
 //! What a forward proxy does with which host, and for whom.
-use std::{cmp::Reverse, collections::HashMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use aconite_api::model::ProxySpec;
 use aconite_toxics::{
     HostError, HostGlob, HostPort,
     host::{self, normal_host},
@@ -34,19 +37,23 @@ impl Mapped {
 }
 
 impl ForwardRules {
-    /// Reads them.
+    /// Reads them from the fields of a proxy's specification.
     ///
     /// # Errors
-    /// The field that does not hold, and why.
-    pub(crate) fn new(spec: &ProxySpec) -> Result<Self, (&'static str, String)> {
+    /// The field that is not valid, and why.
+    pub(crate) fn new(
+        intercept: Option<&[String]>,
+        hosts: &BTreeMap<String, String>,
+        credentials: Option<&str>,
+    ) -> Result<Self, (&'static str, String)> {
         let known = || aconite_dialects::known_hosts().map(|(host, _)| host.to_owned()).collect();
-        let intercept = spec.intercept.clone().unwrap_or_else(known);
+        let intercept = intercept.map_or_else(known, <[String]>::to_vec);
         for host in &intercept {
             pattern(host, false).map_err(|reason| ("intercept", reason))?;
         }
         let mut map = HashMap::<_, Vec<Mapped>>::new();
         let mut globs = Vec::new();
-        for (from, to) in &spec.map {
+        for (from, to) in hosts {
             let (host, port) = pattern(from, true).map_err(|reason| ("map", reason))?;
             let target = Target::parse(to).map_err(|reason| ("map", format!("`{from}`: {reason}")))?;
             let mapped = Mapped { port, target: Arc::new(target) };
@@ -58,7 +65,7 @@ impl ForwardRules {
         }
         globs.sort_by_key(|(length, _, mapped)| Reverse((mapped.port.is_some(), *length)));
         map.values_mut().for_each(|of_host| of_host.sort_by_key(|mapped| mapped.port.is_none()));
-        let credentials = spec.credentials.as_deref().map(Credentials::parse).transpose();
+        let credentials = credentials.map(Credentials::parse).transpose();
         let credentials = credentials.map_err(|reason| ("credentials", reason))?;
         Ok(Self {
             intercept: intercept.iter().map(|host| HostGlob::new(host)).collect(),
@@ -129,9 +136,22 @@ mod tests {
 
     use super::*;
 
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Fields {
+        intercept: Option<Vec<String>>,
+        map: BTreeMap<String, String>,
+        credentials: Option<String>,
+    }
+
+    fn read(fields: serde_json::Value) -> Result<ForwardRules, (&'static str, String)> {
+        let Fields { intercept, map, credentials } = serde_json::from_value(fields).unwrap();
+        ForwardRules::new(intercept.as_deref(), &map, credentials.as_deref())
+    }
+
     #[test]
     fn a_url_is_no_host() {
-        let refusal = |spec| ForwardRules::new(&serde_json::from_value(spec).unwrap()).err();
+        let refusal = |spec| read(spec).err();
         for (spec, reason) in [
             (
                 serde_json::json!({"intercept": ["https://api.openai.com/v1"]}),
@@ -156,7 +176,7 @@ mod tests {
     }
 
     fn rules(spec: serde_json::Value) -> ForwardRules {
-        ForwardRules::new(&serde_json::from_value(spec).unwrap()).map_err(|(_, reason)| reason).unwrap()
+        read(spec).map_err(|(_, reason)| reason).unwrap()
     }
 
     #[test]
@@ -214,7 +234,7 @@ mod tests {
             } else {
                 serde_json::json!({"intercept": [from]})
             };
-            let (place, reason) = ForwardRules::new(&serde_json::from_value(value).unwrap()).err().unwrap();
+            let (place, reason) = read(value).err().unwrap();
             assert_eq!(place, field);
             assert!(reason.contains(said), "{from}: {reason}");
         }

@@ -1,6 +1,6 @@
 //! One guard for every entrance: CONNECT, absolute form, origin form, upgrades, tunnels, HTTP/2. Which upstream a
 //! connection may be made to, [`Dialer`](crate::dial::Dialer) decides for all of them and for `tcp`.
-use aconite_api::model::{ExchangeEnd, How, Side};
+use aconite_toxics::{End, How, Side};
 use http::{HeaderMap, Method, StatusCode, Version, header, request};
 
 use super::{
@@ -104,7 +104,7 @@ pub(crate) fn record_refusal(
         course.status = Some(trouble.status().as_u16());
         course.error = Some(trouble.code());
         course.duration_ms = Some(0.0);
-        course.ending = Some(ExchangeEnd { side: Side::Proxy, how: How::Error });
+        course.ending = Some(End { side: Side::Proxy, how: How::Error });
     });
     journal.end(&record, headers);
 }

@@ -1,8 +1,7 @@
 //! Toxics that a request brings along in `x-aconite-toxic`, and their limits.
 use std::{sync::Arc, time::Duration};
 
-use aconite_api::Problem;
-use aconite_toxics::{Catalogue, ConnectFault, Level, ToxicSpec};
+use aconite_toxics::{Catalogue, ConnectFault, Level, SpecError, ToxicSpec};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
@@ -56,9 +55,9 @@ fn read(value: &[u8], catalogue: &Catalogue) -> Result<Armed, String> {
             part.split_once('=').ok_or_else(|| format!("`{part}` is not of the form name=value"))?;
         put(&mut spec.attributes, name.trim(), read_value(value.trim()), MAX_DEPTH)?;
     }
-    let armed = Armed::new(&spec, catalogue).map_err(|error| {
-        let Problem { path, message, hint, .. } = error.into();
-        [path, Some(message), hint].into_iter().flatten().collect::<Vec<_>>().join(": ")
+    let armed = Armed::new(&spec, catalogue).map_err(|error| match &error {
+        SpecError::UnknownType { nearest, .. } => format!("{error}; the nearest are {}", nearest.join(", ")),
+        SpecError::Attributes { path, .. } => format!("{path}: {error}"),
     })?;
     check(&armed, catalogue)?;
     Ok(armed)

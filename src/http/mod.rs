@@ -32,8 +32,9 @@ mod upgrade;
 mod upstream;
 mod upstream_io;
 
+pub(crate) use forward::ForwardRules;
 pub(crate) use pool::{Pool, sweep_regularly};
-pub(crate) use proxy::{HttpProxy, Role};
+pub(crate) use proxy::{HttpProxy, Role, ServerLeaf};
 pub(crate) use server::serve;
 pub(crate) use target::Target;
 pub(crate) use upstream::{TlsFiles, TlsIdentity, Upstreams};

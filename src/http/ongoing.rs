@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use aconite_api::model::{ExchangeEnd, How, Side, Strike};
 use aconite_toxics::{Dice, Report, StageId};
+use aconite_toxics::{End, How, Side};
 use tokio::time::Instant;
 
 mod unstruck;
@@ -16,8 +16,8 @@ mod unstruck;
 use super::{capture::Capture, client::Client, facts::Facts, proxy::HttpProxy, source::Broken};
 use crate::{
     connection::ConnectionShared,
-    journal::{Attempt, Captured, Course, Record, recorded},
-    link::{self, OpenStream, SocketControl},
+    journal::{Attempt, Captured, Course, Record, Strike, recorded},
+    link::{OpenStream, SocketControl},
     metrics::Waits,
     plan::{Armed, Decisions, Plan},
     secrets,
@@ -386,27 +386,26 @@ impl Ongoing {
 
     /// The end of an exchange that was given up: by the proxy if it was deleted, disabled or stopped, or the connection
     /// reset through the API; by a toxic if one ended the connection; else by the client.
-    pub(crate) fn given_up(&self) -> ExchangeEnd {
+    pub(crate) fn given_up(&self) -> End {
         if self.connection.break_off.is_cancelled() {
-            ExchangeEnd { side: Side::Proxy, how: How::Rst }
+            End { side: Side::Proxy, how: How::Rst }
         } else if let Some(how) = self.control.ended_by_toxic() {
-            let how = if how == link::How::Rst { How::Rst } else { How::Fin };
-            ExchangeEnd { side: Side::Toxic, how }
+            End { side: Side::Toxic, how }
         } else if self.connection.stop.is_cancelled() {
-            ExchangeEnd { side: Side::Proxy, how: How::Fin }
+            End { side: Side::Proxy, how: How::Fin }
         } else {
-            ExchangeEnd { side: Side::Client, how: How::Fin }
+            End { side: Side::Client, how: How::Fin }
         }
     }
 
     /// The proxy has answered by itself, for this reason.
     pub(crate) fn failed(&self, code: &'static str) {
         self.record.note(|course| course.error = Some(code));
-        self.finish(ExchangeEnd { side: Side::Proxy, how: How::Error }, 0, 0, 0);
+        self.finish(End { side: Side::Proxy, how: How::Error }, 0, 0, 0);
     }
 
     /// The exchange is over. Only the first call counts.
-    pub(crate) fn finish(&self, end: ExchangeEnd, bytes_out: u64, events: u64, unterminated_tail: u64) {
+    pub(crate) fn finish(&self, end: End, bytes_out: u64, events: u64, unterminated_tail: u64) {
         if self.finished.swap(true, Relaxed) {
             return;
         }

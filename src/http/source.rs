@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use aconite_api::model::How;
+use aconite_toxics::How;
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;

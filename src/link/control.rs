@@ -8,11 +8,10 @@ use std::{
     task::Waker,
 };
 
+use aconite_toxics::How;
 use atomic_waker::AtomicWaker;
 use bytes::Bytes;
 use tokio::sync::Notify;
-
-use super::How;
 
 /// Orders for a client's connection, and news of it. Clones speak of the same connection.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use aconite_toxics::Step;
+use aconite_toxics::{How, Step};
 use bytes::{Buf, Bytes};
 use socket2::SockRef;
 use tokio::{
@@ -15,7 +15,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{Governor, How, Lane, Traffic, blocks::Blocks, splice::Conduit};
+use super::{Governor, Lane, Traffic, blocks::Blocks, ending::how_it_failed, splice::Conduit};
 
 /// What one read takes at most, in bytes. One that gets so much means bulk.
 pub(super) const READ_SIZE: usize = 64 * 1024;
@@ -111,7 +111,7 @@ impl<G: Governor> Flow<G> {
                 Ok(Received::Data) => {}
                 Ok(Received::Refused(how)) => return Poll::Ready(Outcome::Refused(how)),
                 Ok(Received::End) => self.end(sender_is_gone.unwrap_or(How::Fin)),
-                Err(error) => self.end(How::of(&error)),
+                Err(error) => self.end(how_it_failed(&error)),
             }
         }
     }
@@ -143,7 +143,7 @@ impl<G: Governor> Flow<G> {
             if !self.outbound.is_empty() {
                 match self.outbound.poll_write(cx, receiver) {
                     Poll::Ready(Ok(bytes)) => traffic.add_sent(bytes),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Outcome::Refused(How::of(&error))),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Outcome::Refused(how_it_failed(&error))),
                     // A break of the connection does not queue behind what the receiver refuses.
                     Poll::Pending => return self.lane.poll_break(cx).map(|step| Outcome::of_break(&step)),
                 }
@@ -235,7 +235,7 @@ impl<G: Governor> Flow<G> {
             *bulk = data.len() == READ_SIZE;
             let sent = match Pin::new(receiver).poll_write(cx, data) {
                 Poll::Ready(Ok(sent)) => sent,
-                Poll::Ready(Err(error)) => return Received::Refused(How::of(&error)),
+                Poll::Ready(Err(error)) => return Received::Refused(how_it_failed(&error)),
                 Poll::Pending => 0,
             };
             traffic.add_sent(sent);

@@ -20,7 +20,6 @@ mod timer;
 pub use client_io::ClientIo;
 pub use control::{Framing, OpenStream, Phase, SocketControl};
 pub use counters::{Counters, Traffic};
-pub use ending::{Ending, How, Side};
 pub use held::ProxyHeld;
 pub use lane::Lane;
 pub use peek::{Peek, closed_by_peer};

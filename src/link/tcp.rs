@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
+use aconite_toxics::{End, How, Side};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 
 use super::{
-    Counters, Ending, Governor, How, Lane, Side,
+    Counters, Governor, Lane,
     flow::{Flow, Outcome},
 };
 
@@ -34,7 +35,7 @@ pub async fn relay<G: Governor>(
     down: Lane<G>,
     counters: &Counters,
     stop: impl Future<Output = ()>,
-) -> Ending {
+) -> End {
     let mut relay = Relay {
         client,
         upstream,
@@ -49,7 +50,7 @@ pub async fn relay<G: Governor>(
     poll_fn(|cx| {
         if stop.as_mut().poll(cx).is_ready() {
             relay.close();
-            return Poll::Ready(Ending { side: Side::Proxy, how: How::Fin });
+            return Poll::Ready(End { side: Side::Proxy, how: How::Fin });
         }
         relay.poll(cx)
     })
@@ -109,7 +110,7 @@ struct Relay<'a, G> {
 }
 
 impl<G: Governor> Relay<'_, G> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let Self { client, upstream, up, down, up_over, down_over, first, counters } = self;
         if let Some(Outcome::Ended) = up_over {
             *up_over = Some(up.poll_after_end(cx));
@@ -130,14 +131,14 @@ impl<G: Governor> Relay<'_, G> {
         match (&self.up_over, &self.down_over) {
             (Some(Outcome::Close), _) | (_, Some(Outcome::Close)) => {
                 self.close();
-                Poll::Ready(Ending { side: Side::Toxic, how: How::Fin })
+                Poll::Ready(End { side: Side::Toxic, how: How::Fin })
             }
             (Some(Outcome::Reset), _) => Poll::Ready(self.reset(Side::Client, self.up.sender_ended)),
             (_, Some(Outcome::Reset)) => Poll::Ready(self.reset(Side::Upstream, self.down.sender_ended)),
             (Some(Outcome::Refused(how)), Some(_)) => Poll::Ready(self.reset(Side::Upstream, Some(*how))),
             (Some(_), Some(Outcome::Refused(how))) => Poll::Ready(self.reset(Side::Client, Some(*how))),
             (Some(Outcome::Ended), Some(Outcome::Ended)) => {
-                Poll::Ready(Ending { side: self.first.unwrap_or(Side::Toxic), how: How::Fin })
+                Poll::Ready(End { side: self.first.unwrap_or(Side::Toxic), how: How::Fin })
             }
             (None, _) | (_, None) => Poll::Pending,
         }
@@ -150,12 +151,12 @@ impl<G: Governor> Relay<'_, G> {
     }
 
     /// Ends both sides by RST, because of what one side did if it did anything but finish regularly.
-    fn reset(&self, side: Side, did: Option<How>) -> Ending {
+    fn reset(&self, side: Side, did: Option<How>) -> End {
         break_on_drop(&self.client);
         break_on_drop(&self.upstream);
         match did {
-            Some(how) if how != How::Fin => Ending { side, how },
-            _ => Ending { side: Side::Toxic, how: How::Rst },
+            Some(how) if how != How::Fin => End { side, how },
+            _ => End { side: Side::Toxic, how: How::Rst },
         }
     }
 }

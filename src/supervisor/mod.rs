@@ -16,7 +16,7 @@ use std::{
 
 use aconite_api::{
     ControlError,
-    model::{Chaos, ProxySpec, Rule, Switch, UpstreamTls},
+    model::{Chaos, ProxySpec, Rule, Switch, UpstreamProtocol, UpstreamTls},
 };
 use aconite_toxics::Catalogue;
 use tokio::{sync::Notify, time::Instant};
@@ -102,6 +102,7 @@ impl Shared {
             Kind::Http(role) => Service::Http(Arc::new(HttpProxy {
                 role,
                 upstreams: Upstreams { pool: Arc::clone(&self.pool), tls, dialer },
+                http2_only: site.spec.upstream_protocol == Some(UpstreamProtocol::Http2),
                 terminator: self.terminator.clone(),
                 authority: Arc::clone(&self.authority),
             })),

@@ -4,7 +4,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::SeqCst},
 };
 
-use aconite_api::model::How;
+use aconite_toxics::How;
 use bytes::Bytes;
 use h2::{RecvStream, SendStream, client::SendRequest, ext::Protocol};
 use http::{Method, Request, Response};

@@ -157,7 +157,7 @@ fn remote(traceparent: &str) -> Option<SpanContext> {
 
 #[cfg(test)]
 mod tests {
-    use aconite_api::model::ExchangeEnd;
+    use aconite_api::model::End;
 
     use super::*;
 
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn an_exchange_fails_by_its_status_or_its_end() {
         let error = |status, how| {
-            let ending = Some(ExchangeEnd { side: Side::Upstream, how });
+            let ending = Some(End { side: Side::Upstream, how });
             error(&Exchange { status, ending, ..Exchange::default() })
         };
         assert_eq!(error(Some(200), How::Clean), None);

@@ -6,9 +6,9 @@ use std::{
     time::Duration,
 };
 
-use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_dialects::Event;
 use aconite_toxics::Step;
+use aconite_toxics::{End, How, Side};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
@@ -71,7 +71,7 @@ impl Flow {
     ) -> Self {
         let mut flow = Self::new(source, governor, decoding, Role::Response, length);
         if flow.is_over() {
-            flow.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
+            flow.finish(End { side: Side::Upstream, how: How::Clean });
         }
         flow
     }
@@ -286,7 +286,7 @@ impl Flow {
             self.ongoing().capture_response(&bytes);
             self.ongoing().first_byte();
             if self.is_over() {
-                self.finish(ExchangeEnd { side: Side::Upstream, how: How::Clean });
+                self.finish(End { side: Side::Upstream, how: How::Clean });
             }
         } else if self.is_over() {
             // Nobody asks for an end that is known.
@@ -341,10 +341,9 @@ impl Flow {
                 // An upstream that does not get the whole request may break off too.
                 let left =
                     self.ongoing().client_broke().filter(|_| how != How::Clean && side == Side::Upstream);
-                self.finish(left.map_or(ExchangeEnd { side, how }, |broken| ExchangeEnd {
-                    side: Side::Client,
-                    how: broken.how,
-                }));
+                self.finish(
+                    left.map_or(End { side, how }, |broken| End { side: Side::Client, how: broken.how }),
+                );
                 if how != How::Clean {
                     self.break_off(how);
                 }
@@ -375,7 +374,7 @@ impl Flow {
         Poll::Pending
     }
 
-    fn finish(&mut self, end: ExchangeEnd) {
+    fn finish(&mut self, end: End) {
         let meter = self.lane.governor().meter().cloned().unwrap_or_default();
         self.ongoing().finish(end, self.bytes, meter.events(), meter.unterminated_tail());
     }
@@ -385,8 +384,8 @@ impl Drop for Flow {
     fn drop(&mut self) {
         if matches!(self.role, Role::Response) {
             let end = match self.state {
-                _ if self.is_whole() => ExchangeEnd { side: Side::Upstream, how: How::Clean },
-                State::Silent => ExchangeEnd { side: Side::Client, how: How::Hang },
+                _ if self.is_whole() => End { side: Side::Upstream, how: How::Clean },
+                State::Silent => End { side: Side::Client, how: How::Hang },
                 _ => self.ongoing().given_up(),
             };
             self.finish(end);

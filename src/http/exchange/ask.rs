@@ -1,7 +1,6 @@
 //! The request on its way to the upstream.
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aconite_api::model::UpstreamProtocol;
 use aconite_toxics::{Direction, Level};
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body::Body as _;
@@ -81,7 +80,7 @@ impl Running {
 
     /// Whether the upstream is declared to speak HTTP/2 alone.
     pub(super) fn declared_http2(&self) -> bool {
-        self.ongoing.site.spec.upstream_protocol == Some(UpstreamProtocol::Http2)
+        self.ongoing.proxy.http2_only
     }
 
     /// In which version of HTTP the request goes upstream: as declared, else in the client's where the upstream speaks it.

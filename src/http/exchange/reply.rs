@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use aconite_api::model::{ExchangeEnd, How, Side};
 use aconite_toxics::{BodyFilter, BodyForm, DeclaredLength, Direction, Ending, Level, Verdict};
+use aconite_toxics::{End, How, Side};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, response};
 use hyper::upgrade::OnUpgrade;
@@ -173,7 +173,7 @@ impl Running {
             Ending::Hang => How::Hang,
             Ending::Clean | Ending::Fin => How::Fin,
         };
-        self.ongoing.finish(ExchangeEnd { side: Side::Toxic, how }, 0, 0, 0);
+        self.ongoing.finish(End { side: Side::Toxic, how }, 0, 0, 0);
         match how {
             How::Rst | How::Fin if self.ongoing.http2 => {
                 return Err(BodyError::Reset(reset_for(how).into()));
@@ -227,7 +227,7 @@ impl Running {
         }
         self.ongoing.answered(head.status.as_u16(), false);
         self.ongoing.first_byte();
-        self.ongoing.finish(ExchangeEnd { side: Side::Toxic, how: How::Clean }, length, 0, 0);
+        self.ongoing.finish(End { side: Side::Toxic, how: How::Clean }, length, 0, 0);
         let body = if self.head.method == Method::HEAD { Body::Empty } else { Body::Full(bytes) };
         Response::from_parts(head, body)
     }
@@ -260,7 +260,7 @@ impl Running {
             Some(broken) => ("the request's body ended too early", broken.how),
             None => ("the request ended too early", How::Fin),
         };
-        let end = ExchangeEnd { side: Side::Client, how };
+        let end = End { side: Side::Client, how };
         if self.ongoing.http2 {
             self.ongoing.finish(end, 0, 0, 0);
             let reason = self.ongoing.reset_reason().unwrap_or(h2::Reason::CANCEL);

@@ -1,9 +1,11 @@
 //! Why toxics did not act on an exchange: each toxic whose conditions the request meets has an entry in the journal.
-use aconite_api::model::Strike;
 use aconite_toxics::{Direction, Level};
 
 use super::Ongoing;
-use crate::plan::{Armed, Plan};
+use crate::{
+    journal::Strike,
+    plan::{Armed, Plan},
+};
 
 /// It waited for something in the body that did not come, or the exchange was over before its turn.
 const NOT_REACHED: &str = "not_reached";

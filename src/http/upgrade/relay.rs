@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use aconite_api::model::{ExchangeEnd, How, Side};
+use aconite_toxics::{End, How, Side};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf, copy_bidirectional},
     time::timeout,
@@ -49,8 +49,8 @@ impl Relayed {
         U: AsyncRead + AsyncWrite + Unpin,
     {
         let notes = |side| Noted { notes: Arc::clone(&self.notes), side };
-        let mut client = End { io: client, noted: notes(Side::Client) };
-        let mut upstream = End { io: upstream, noted: notes(Side::Upstream) };
+        let mut client = Watched { io: client, noted: notes(Side::Client) };
+        let mut upstream = Watched { io: upstream, noted: notes(Side::Upstream) };
         let connection = &self.ongoing.connection;
         let client_is_gone = async {
             // Over HTTP/1 the client may close its side alone.
@@ -73,10 +73,10 @@ impl Relayed {
         }
     }
 
-    fn end(&self) -> ExchangeEnd {
+    fn end(&self) -> End {
         let given_up = self.ongoing.given_up();
         match self.notes.first.get() {
-            Some((side, how)) if given_up.side == Side::Client => ExchangeEnd { side: *side, how: *how },
+            Some((side, how)) if given_up.side == Side::Client => End { side: *side, how: *how },
             _ => given_up,
         }
     }
@@ -117,12 +117,12 @@ impl Noted {
 }
 
 /// One side, which notes how it ended.
-struct End<T> {
+struct Watched<T> {
     io: T,
     noted: Noted,
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for End<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -139,7 +139,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for End<T> {
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for End<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.io).poll_write(cx, buf);
         self.noted.failed(polled)

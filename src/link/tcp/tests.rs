@@ -27,7 +27,7 @@ struct Connection {
     up: Plan,
     down: Plan,
     counters: Arc<Counters>,
-    relay: JoinHandle<Ending>,
+    relay: JoinHandle<End>,
     stop: oneshot::Sender<()>,
 }
 
@@ -57,7 +57,7 @@ async fn open_for((client, inbound): (TcpStream, TcpStream), up: &[Fault], down:
 }
 
 impl Connection {
-    async fn ending(self) -> Ending {
+    async fn ending(self) -> End {
         guarded(self.relay).await.unwrap()
     }
 }
@@ -109,7 +109,7 @@ async fn tox_14_a_client_that_has_finished_gets_its_answer() {
         link.upstream.shutdown().await.unwrap();
         let (answer, end) = read_all(&mut link.client).await;
         assert_eq!((answer.as_slice(), end.unwrap()), (&b"GOT 10"[..], 6));
-        assert_eq!(link.ending().await, Ending { side: Side::Client, how: How::Fin });
+        assert_eq!(link.ending().await, End { side: Side::Client, how: How::Fin });
     }
 }
 
@@ -125,7 +125,7 @@ async fn tox_10_a_reset_is_an_rst_on_both_sides_of_a_live_connection() {
         assert_reset(&mut link.client).await;
         assert_reset(&mut link.upstream).await;
         assert!(start.elapsed() >= ms(30));
-        assert_eq!(link.ending().await, Ending { side: Side::Toxic, how: How::Rst });
+        assert_eq!(link.ending().await, End { side: Side::Toxic, how: How::Rst });
     }
 }
 
@@ -140,7 +140,7 @@ async fn a_toxic_still_breaks_a_connection_whose_client_has_finished() {
             link.up.set(&[Fault::Reset(ms(0))]);
         }
         assert_reset(&mut link.client).await;
-        assert_eq!(link.ending().await, Ending { side: Side::Toxic, how: How::Rst });
+        assert_eq!(link.ending().await, End { side: Side::Toxic, how: How::Rst });
     }
 }
 
@@ -157,7 +157,7 @@ async fn a_reset_does_not_queue_behind_what_a_client_refuses_to_read() {
         let mut faults = down.to_vec();
         faults.push(Fault::Reset(ms(50)));
         link.down.set(&faults);
-        assert_eq!(guarded(link.relay).await.unwrap(), Ending { side: Side::Toxic, how: How::Rst });
+        assert_eq!(guarded(link.relay).await.unwrap(), End { side: Side::Toxic, how: How::Rst });
         guarded(flood).await.unwrap();
         let end = guarded(reader.read(&mut [0; 1])).await;
         assert!(matches!(end, Ok(0)) || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
@@ -194,7 +194,7 @@ async fn a_peers_reset_reaches_the_other_side_as_one() {
         gone.set_zero_linger().unwrap();
         drop(gone);
         assert_reset(&mut left).await;
-        assert_eq!(guarded(link.relay).await.unwrap(), Ending { side: vanishes, how: How::Rst });
+        assert_eq!(guarded(link.relay).await.unwrap(), End { side: vanishes, how: How::Rst });
     }
 }
 
@@ -207,7 +207,7 @@ async fn tox_02_a_client_that_vanishes_with_data_in_flight_ends_both_sides() {
         stuck(&link.counters.downstream).await;
         // Unread data makes this an RST.
         drop(link.client);
-        assert_eq!(guarded(link.relay).await.unwrap(), Ending { side: Side::Client, how: How::Rst });
+        assert_eq!(guarded(link.relay).await.unwrap(), End { side: Side::Client, how: How::Rst });
         guarded(flood).await.unwrap();
         let end = guarded(reader.read(&mut [0; 1])).await;
         assert!(matches!(end, Ok(0) | Err(_)));
@@ -228,7 +228,7 @@ async fn a_close_gives_both_sides_what_came_before_and_a_fin() {
     assert_eq!((got.as_slice(), end.unwrap()), (&b"hello"[..], 5));
     let (_, end) = read_all(&mut link.upstream).await;
     end.unwrap();
-    assert_eq!(link.ending().await, Ending { side: Side::Toxic, how: How::Fin });
+    assert_eq!(link.ending().await, End { side: Side::Toxic, how: How::Fin });
 }
 
 #[tokio::test]
@@ -291,7 +291,7 @@ async fn stopping_sends_a_fin_to_both_sides() {
     link.stop.send(()).unwrap();
     assert_eq!(read_all(&mut link.client).await.1.unwrap(), 0);
     assert_eq!(read_all(&mut link.upstream).await.1.unwrap(), 0);
-    assert_eq!(guarded(link.relay).await.unwrap(), Ending { side: Side::Proxy, how: How::Fin });
+    assert_eq!(guarded(link.relay).await.unwrap(), End { side: Side::Proxy, how: How::Fin });
 }
 
 #[tokio::test]
