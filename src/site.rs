@@ -101,5 +101,5 @@ impl Site {
 }
 
 fn or(given: Option<Millis>, default_ms: u64) -> Duration {
-    given.map_or(Duration::from_millis(default_ms), Duration::from)
+    given.map_or_else(|| Duration::from_millis(default_ms), Duration::from)
 }

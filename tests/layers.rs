@@ -38,7 +38,7 @@ const MODULES: [(&str, &[&str]); 17] = [
     ("link", &["files"]),
     ("listen", &["link"]),
     ("plan", &[]),
-    ("proxy", &["connection", "dial", "files", "http", "link", "site", "tcp", "workers"]),
+    ("proxy", &["connection", "dial", "files", "http", "link", "site", "tcp", "tls", "workers"]),
     ("site", &["journal", "link", "metrics", "plan"]),
     (
         "supervisor",
