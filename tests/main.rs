@@ -16,6 +16,8 @@ mod metrics;
 mod embedding;
 // The fuzz targets' corpora, replayed.
 mod corpora;
+// The index of the cases that tests are named by.
+mod cases;
 // Pages of the manual that are made from the source.
 mod generated;
 // Which crate and which module may use which.
