@@ -9,8 +9,8 @@ use std::{
 };
 
 use aconite_toxics::{
-    Catalogue, ConnectFault, Dice, Instance, Level, Match, Matcher, RequestFacts, Scope, SpecError, StageId,
-    Start, ToxicSpec,
+    Catalogue, ConnectFault, Dice, Instance, Level, Match, Matcher, Outcome, RequestFacts, Scope, SpecError,
+    StageId, Start, ToxicSpec,
 };
 use tokio::time::Instant;
 
@@ -33,6 +33,7 @@ pub(crate) struct Armed {
     /// How it spoils the making of a connection, if that is what it does.
     pub(crate) connect: Option<ConnectFault>,
     documents_too: bool,
+    names_model: bool,
     start: Arc<dyn Start>,
     matcher: Matcher,
     added: Instant,
@@ -72,6 +73,7 @@ impl Armed {
             id: StageId { toxic: NUMBERS.fetch_add(1, Relaxed), revision: 0 },
             level: definition.level,
             documents_too: definition.documents_too,
+            names_model: definition.names_model,
             spec: ToxicSpec { attributes: start.attributes(), ..spec },
             start,
             matcher,
@@ -129,7 +131,16 @@ impl Armed {
 
     /// Whether a client's request meets its conditions.
     pub(crate) fn meets(&self, client: IpAddr, facts: &RequestFacts<'_>) -> bool {
-        self.matcher.admits(client) && self.matcher.matches(facts)
+        self.matcher.admits(client) && self.matcher.matches(facts) == Outcome::Matches
+    }
+
+    /// Whether the request's body has to be read: only it can tell whether the toxic's conditions hold, or the toxic
+    /// tells of the model.
+    pub(crate) fn needs_body(&self, request: &RequestFacts<'_>) -> bool {
+        let names_model = self.names_model && request.dialect.is_some() && request.model.is_none();
+        self.level != Level::Bytes
+            && (self.matcher.needs_body(request)
+                || (names_model && self.matcher.matches(request) == Outcome::Matches))
     }
 
     pub(crate) fn start(&self, scope: &Scope, dice: Dice) -> Instance {
@@ -159,8 +170,6 @@ pub(crate) struct Plan {
     pub(crate) toxics: Vec<Arc<Armed>>,
     /// The toxics that are enabled and cannot act now, and why.
     pub(crate) idle: Vec<(Arc<Armed>, &'static str)>,
-    /// Whether a toxic's match reads request bodies.
-    pub(crate) reads_requests: bool,
     /// Whether anything but byte toxics is there.
     pub(crate) strikes_messages: bool,
 }
@@ -202,8 +211,7 @@ impl Plan {
             }
             changes = [changes, next].into_iter().flatten().min();
         }
-        let reads_requests = toxics.iter().any(|toxic| toxic.matcher.needs_body());
         let strikes_messages = toxics.iter().any(|toxic| toxic.level != Level::Bytes);
-        (Self { proxy, seed, on, exclusive, toxics, idle, reads_requests, strikes_messages }, changes)
+        (Self { proxy, seed, on, exclusive, toxics, idle, strikes_messages }, changes)
     }
 }

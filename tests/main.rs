@@ -62,3 +62,5 @@ mod forward_cases;
 mod tls_support;
 // Real bug reports about HTTP/2 and gRPC.
 mod h2_cases;
+// What no toxic changes.
+mod untouched;

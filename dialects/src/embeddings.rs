@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use crate::{
     Dialect,
-    json::{Document, Kind, Node, NotJson, Splices},
+    json::{Document, Kind, Node, ReadError, Splices},
     named::named,
 };
 
@@ -80,12 +80,12 @@ impl<'d> Vectors<'d> {
 /// `random` gives numbers from 0 to below 1. None if there is no vector to spoil.
 ///
 /// # Errors
-/// If the body is not JSON.
+/// If the body is not JSON, or too complex.
 pub fn edit(
     body: &[u8],
     how: EmbeddingFault,
     mut random: impl FnMut() -> f64,
-) -> Result<Option<Bytes>, NotJson> {
+) -> Result<Option<Bytes>, ReadError> {
     let document = Document::parse(body)?;
     let root = document.root();
     let mut splices = Splices::new();

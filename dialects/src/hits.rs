@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::{
     Dialect,
-    json::{Document, Kind, Node, NotJson, Splices, remove},
+    json::{Document, Kind, Node, ReadError, Splices, remove},
     named::named,
 };
 
@@ -63,13 +63,13 @@ impl Hits {
 /// Only the bytes of the values concerned change. None if there is nothing to spoil.
 ///
 /// # Errors
-/// If the body is not JSON.
+/// If the body is not JSON, or too complex.
 pub fn edit(
     body: &[u8],
     how: HitsFault,
     n: usize,
     mut random: impl FnMut() -> f64,
-) -> Result<Option<Bytes>, NotJson> {
+) -> Result<Option<Bytes>, ReadError> {
     let document = Document::parse(body)?;
     let root = document.root();
     let mut splices = Splices::new();

@@ -10,15 +10,17 @@
 mod document;
 mod edit;
 mod op;
+mod path;
 mod scan;
 mod splice;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use document::{Document, Node};
-pub use edit::{EditError, apply, remove, same};
-pub use op::{Change, JsonType, Op, PatchOp, Path, PathEdit, Pointer};
+pub use document::{Document, MAX_VALUES, Node, ReadError};
+pub use edit::{EditError, MAX_EDITED, apply, remove, same};
+pub use op::{Change, JsonType, Op, PatchOp, PathEdit, Pointer};
+pub use path::{MAX_STEPS, Path, TooComplex};
 pub use scan::{Kind, NotJson, Span, members};
 pub use splice::Splices;
 pub use text::{quote, unquote};

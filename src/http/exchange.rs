@@ -1,5 +1,7 @@
 //! One request and its answer, from head to head.
 mod ask;
+mod documents;
+mod prepare;
 mod reply;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -8,31 +10,29 @@ use aconite_toxics::{
     BodyForm, ConnectFault, Decision, Direction, ExchangeFilter, Instance, Level, StageId, Verdict,
 };
 use aconite_toxics::{End, How, Side};
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, Version, header, request, response};
-use http_body_util::{BodyExt, Limited};
+use http::{HeaderMap, Request, Response, StatusCode, request, response};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
-    body::{Body, BodyError, Tee},
+    body::{Body, BodyError},
     client::{Client, asked_authority, host_of},
     extended_connect,
     facts::{Facts, body_form},
     governor::Ready,
     guard,
-    headers::{self},
-    in_band,
     ongoing::Ongoing,
     own_answer::{self, Trouble},
     target::Target,
     unreachable::unreachable,
     upstream::{Answer, MAX_HEADERS},
 };
+use prepare::{Prepared, RequestBody};
+
 use crate::{
     dial::Way,
     journal::{Attempt, Head, recorded, recorded_host, recorded_method},
     link::{Framing, OpenStream},
-    plan::{Armed, Plan},
+    plan::Plan,
     secrets,
 };
 
@@ -71,7 +71,7 @@ pub(crate) async fn run(
     };
     let mut facts = Facts::of(&mut head, &destination.host);
     let plan = Arc::clone(&client.connection.site.plan.borrow());
-    let ready = match prepare(&client, &plan, &mut head, incoming, &mut facts).await {
+    let ready = match prepare::prepare(&client, &plan, &mut head, incoming, &mut facts).await {
         Ok(ready) => ready,
         Err(trouble) => return Ok(refused(&client, &facts, &trouble)),
     };
@@ -127,77 +127,6 @@ struct Running {
     upgrade: Option<OnUpgrade>,
 }
 
-/// What is to be had before an exchange begins.
-struct Prepared {
-    body: RequestBody,
-    own: Option<Arc<Armed>>,
-    upgrade: Option<OnUpgrade>,
-}
-
-enum RequestBody {
-    None,
-    Read(Bytes),
-    Tee(Tee),
-    Stream(Incoming),
-}
-
-/// Reads what has to be read of the body.
-async fn prepare(
-    client: &Client,
-    plan: &Plan,
-    head: &mut request::Parts,
-    incoming: Incoming,
-    facts: &mut Facts,
-) -> Result<Prepared, Trouble> {
-    use http_body::Body as _;
-
-    let upgrade = head.extensions.remove::<OnUpgrade>();
-    let upgrade =
-        upgrade.filter(|_| headers::wants_upgrade(&facts.headers) && head.version <= Version::HTTP_11);
-    let length = incoming.size_hint().exact();
-    let expects = facts.headers.contains_key(header::EXPECT);
-    let own = in_band::toxic(&client.connection.site, &facts.headers, plan)?;
-    let messages = plan.strikes_messages || own.is_some();
-    let toxics_read = plan.reads_requests || (messages && facts.dialect.is_some());
-    let json = body_form(&facts.headers) == BodyForm::Document;
-    let body = if incoming.is_end_stream() {
-        RequestBody::None
-    } else if toxics_read
-        && json
-        && !expects
-        && length.is_none_or(|length| length <= client.connection.site.max_edit_bytes() as u64)
-    {
-        match Limited::new(incoming, client.connection.site.max_edit_bytes()).collect().await {
-            Ok(collected) => {
-                let bytes = collected.to_bytes();
-                client.control.chunks_end();
-                facts.read(bytes.clone());
-                RequestBody::Read(bytes)
-            }
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Err(Trouble::new(
-                    StatusCode::PAYLOAD_TOO_LARGE,
-                    "request_too_large",
-                    "the request's body has no announced length and is larger than `max_edit_bytes`, and a toxic has to read it",
-                )
-                .closing());
-            }
-            Err(_) => {
-                return Err(Trouble::new(
-                    StatusCode::BAD_REQUEST,
-                    "request_broken",
-                    "the request's body broke off",
-                ));
-            }
-        }
-    } else if length.map_or_else(|| headers::is_grpc(&facts.headers), |length| length <= Tee::LIMIT) || json {
-        RequestBody::Tee(Tee::new(incoming))
-    } else {
-        RequestBody::Stream(incoming)
-    };
-    Ok(Prepared { body, own, upgrade })
-}
-
 fn begin(
     client: &Client,
     plan: &Arc<Plan>,
@@ -215,9 +144,11 @@ fn begin(
     let number = client.connection.site.number_of(facts.test_id.as_deref());
     let ongoing = Arc::new(Ongoing::new(client, plan, facts, own, record, number, stream));
     ongoing.note_idle(plan);
-    if let RequestBody::Read(bytes) = &body {
+    if let RequestBody::Read(tee) = &body
+        && let Some(bytes) = tee.complete()
+    {
         ongoing.request_passed(bytes.len() as u64);
-        ongoing.capture_request(bytes);
+        ongoing.capture_request(&bytes);
     }
     Running { ongoing, head, changed: false, body, upgrade }
 }
@@ -304,7 +235,7 @@ impl Running {
             Err(trouble) => return Ok(self.trouble(plan, &trouble)),
         };
         match self.after_the_head(&mut filters, &mut head).await {
-            Course::Forward => Ok(self.pass(plan, filters, head, source)),
+            Course::Forward => Ok(self.pass(plan, filters, head, source).await),
             Course::Instead(verdict) => self.instead(verdict, plan).await,
         }
     }

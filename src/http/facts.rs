@@ -29,7 +29,16 @@ pub(crate) struct Facts {
     /// What the body says, if it was read.
     pub(crate) said: Said,
     pub(crate) body: Option<JsonBody>,
+    /// Why the body was not read, if there is one and it was not.
+    pub(crate) unread: Option<&'static str>,
 }
+
+/// Why a request's body was not read.
+pub(crate) const NOT_JSON: &str = "request_not_json";
+pub(crate) const TOO_LARGE: &str = "request_too_large";
+pub(crate) const ENCODED: &str = "request_encoded";
+/// No toxic needed it when the request came.
+pub(crate) const NOT_READ: &str = "request_not_read";
 
 /// What a request says of itself: in its path, its header section or its body.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -39,16 +48,16 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// Reads the two members of a JSON body that tell; of duplicates the last counts.
-    pub(crate) fn by(body: &[u8]) -> Self {
-        let [model, streaming] = json::members(body, ["model", "stream"]);
+    /// Reads the two members of a JSON body that tell; of duplicates the last counts. `None` if it is not JSON.
+    pub(crate) fn by(body: &[u8]) -> Option<Self> {
+        let [model, streaming] = json::members(body, ["model", "stream"]).ok()?;
         let value = |span: Option<json::Span>| body.get(span?);
-        Self {
+        Some(Self {
             model: value(model)
                 .filter(|raw| raw.starts_with(b"\""))
                 .map(|raw| json::unquote(raw).into_owned()),
             streaming: value(streaming).map(|raw| raw == b"true"),
-        }
+        })
     }
 }
 
@@ -77,16 +86,22 @@ impl Facts {
             headers,
             said: Said { model, streaming: None },
             body: None,
+            unread: None,
             path,
         }
     }
 
-    /// The body was read.
+    /// The body was read, and is this when decoded.
     pub(crate) fn read(&mut self, body: Bytes) {
-        let said = Said::by(&body);
-        self.said.model = said.model.or_else(|| self.said.model.take());
-        self.said.streaming = said.streaming;
-        self.body = Some(JsonBody::new(body));
+        match Said::by(&body) {
+            Some(said) => {
+                self.said.model = said.model.or_else(|| self.said.model.take());
+                self.said.streaming = said.streaming;
+                self.body = Some(JsonBody::new(body));
+                self.unread = None;
+            }
+            None => self.unread = Some(NOT_JSON),
+        }
     }
 
     /// What the body of the response is made of, by its head and by what was asked for.
@@ -126,8 +141,10 @@ impl Facts {
             model: self.said.model.as_deref(),
             scene: self.scene.as_deref(),
             test_id: self.test_id.as_deref(),
-            streaming: Some(self.streaming().unwrap_or(false)),
+            // What is not JSON does not ask for a stream.
+            streaming: self.streaming().or((self.unread == Some(NOT_JSON)).then_some(false)),
             body: self.body.as_ref(),
+            unread: self.unread,
         }
     }
 
@@ -154,6 +171,14 @@ pub(crate) fn body_form(headers: &HeaderMap) -> BodyForm {
 /// The content type, if it is text.
 fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::CONTENT_TYPE)?.to_str().ok()
+}
+
+/// Whether a request's body may be JSON, by its head. Many clients do not say so; but whoever waits for a gRPC stream's
+/// end may wait for ever.
+pub(crate) fn may_be_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).map(|value| value.as_bytes().to_ascii_lowercase());
+    let others = ["application/grpc", "multipart/", "image/", "audio/", "video/", "text/event-stream"];
+    value.is_none_or(|value| !others.iter().any(|other| value.starts_with(other.as_bytes())))
 }
 
 /// The length that a head announces.

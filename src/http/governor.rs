@@ -13,8 +13,7 @@ use crate::{
 };
 use aconite_dialects::{Event, Meter};
 use aconite_toxics::{
-    BodyFilter, BodyForm, Direction, Gather, Instance, Level, OnBytes, OnEvents, Report, Scope, StageId,
-    StreamFilter,
+    BodyFilter, BodyForm, Direction, Instance, Level, OnBytes, OnEvents, Report, Scope, StageId, StreamFilter,
 };
 use bytes::Bytes;
 
@@ -109,10 +108,8 @@ impl BodyGovernor {
                 Ok(Box::new(OnEvents::new(filter, framing, limit, at)))
             }
             (BodyFilter::Events(_), _) => Err("no_events"),
-            (BodyFilter::Document(_), _) if self.passed > 0 => Err("too_late"),
-            (BodyFilter::Document(filter), _) => {
-                Ok(Box::new(OnBytes::new(Box::new(Gather::new(filter, limit)), None)))
-            }
+            // Documents are edited before their head leaves.
+            (BodyFilter::Document(_), _) => Err("too_late"),
         }
     }
 

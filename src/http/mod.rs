@@ -16,6 +16,7 @@ mod gate;
 mod governor;
 mod guard;
 mod headers;
+mod held;
 mod in_band;
 mod inbound;
 mod ongoing;

@@ -240,14 +240,6 @@ impl Ongoing {
 
     /// Waits, unless the toxic that asks for it goes away. Whether the wait was to its end.
     pub(crate) async fn wait(&self, id: StageId, how_long: Option<Duration>) -> bool {
-        let mut plan = self.site.plan.clone();
-        let gone = async {
-            // The proxy's end drops the exchange by itself.
-            let in_effect = |plan: &Arc<Plan>| self.toxics(plan).any(|toxic| toxic.id.toxic == id.toxic);
-            if plan.wait_for(|plan| !in_effect(plan)).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        };
         let over = async {
             match how_long {
                 Some(how_long) => tokio::time::sleep(how_long).await,
@@ -255,14 +247,25 @@ impl Ongoing {
             }
         };
         let began = Instant::now();
+        let ids = [id];
         let to_its_end = tokio::select! {
             () = over => true,
-            () = gone => false,
+            () = self.gone(&ids) => false,
         };
         if let Some(waits) = self.waits(id.toxic) {
             waits.add(began.elapsed());
         }
         to_its_end
+    }
+
+    /// Waits until none of these toxics is in effect.
+    pub(crate) async fn gone(&self, ids: &[StageId]) {
+        let mut plan = self.site.plan.clone();
+        let acts = |id: &StageId, plan: &Plan| self.toxics(plan).any(|toxic| toxic.id.toxic == id.toxic);
+        // The proxy's end drops the exchange by itself.
+        if plan.wait_for(|plan| !ids.iter().any(|id| acts(id, plan))).await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 
     /// Where to count how long a toxic holds something.

@@ -12,7 +12,10 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
-use super::pool::{HostPool, Http1};
+use super::{
+    held::Held,
+    pool::{HostPool, Http1},
+};
 use crate::sim::SimBody;
 
 /// Where a body comes from.
@@ -27,6 +30,8 @@ pub(crate) enum Source {
     Http1(Box<Http1Source>),
     /// A simulated provider.
     Simulated(Box<SimBody>),
+    /// Any of these, of which a part was held back.
+    Held(Box<Held>),
 }
 
 /// An answer's body together with the connection that it comes on, which goes back to the pool after.
@@ -106,6 +111,7 @@ impl Source {
                 let frame = ready!(Pin::new(body.as_mut()).poll_frame(cx));
                 Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})))
             }
+            Self::Held(held) => held.poll_frame(cx),
         }
     }
 
@@ -117,6 +123,7 @@ impl Source {
             Self::Tee(tee) => tee.is_end_stream(),
             Self::Http1(source) => source.is_end_stream(),
             Self::Simulated(body) => body.is_end_stream(),
+            Self::Held(held) => held.is_end_stream(),
         }
     }
 
@@ -125,6 +132,7 @@ impl Source {
         match self {
             Self::Incoming(incoming) => !incoming.is_end_stream(),
             Self::Tee(tee) => !tee.lock().incoming.is_end_stream(),
+            Self::Held(held) => held.stopped_early(),
             Self::Full(_) | Self::Http1(_) | Self::Simulated(_) => false,
         }
     }
@@ -146,6 +154,15 @@ impl Source {
             Self::Tee(tee) => tee.exact_size(),
             Self::Http1(source) => source.left.or_else(|| source.incoming.size_hint().exact()),
             Self::Simulated(body) => body.size_hint().exact(),
+            Self::Held(held) => held.length(),
+        }
+    }
+
+    /// How much of it is still to come, if that is known.
+    pub(crate) fn missing(&self) -> Option<u64> {
+        match self {
+            Self::Held(held) => held.missing(),
+            _ => self.exact_size(),
         }
     }
 }
@@ -234,7 +251,9 @@ pub(crate) struct Tee {
 struct Remembered {
     incoming: Incoming,
     frames: Vec<Bytes>,
+    /// What the frames take, in bytes.
     size: usize,
+    limit: usize,
     /// Everything so far is in `frames`.
     whole: bool,
     ended: bool,
@@ -242,13 +261,17 @@ struct Remembered {
 }
 
 impl Tee {
-    /// The most that is remembered, in bytes.
+    /// The most that is remembered of a body that nobody has to read, in bytes.
     pub(crate) const LIMIT: u64 = 1024 * 1024;
 
-    pub(crate) fn new(incoming: Incoming) -> Self {
+    /// What a frame takes besides its bytes.
+    const FRAME: usize = 64;
+
+    /// Remembers at most `limit` bytes.
+    pub(crate) fn new(incoming: Incoming, limit: usize) -> Self {
         let length = incoming.size_hint().exact();
         let remembered =
-            Remembered { incoming, frames: Vec::new(), size: 0, whole: true, ended: false, length };
+            Remembered { incoming, frames: Vec::new(), size: 0, limit, whole: true, ended: false, length };
         Self { shared: Arc::new(Mutex::new(remembered)), next: 0 }
     }
 
@@ -260,6 +283,11 @@ impl Tee {
     /// Whether it can still be given from its beginning.
     pub(crate) fn is_whole(&self) -> bool {
         self.lock().whole
+    }
+
+    /// Remembers no more than a body that nobody has to read.
+    pub(crate) fn relax(&self) {
+        self.lock().limit = Self::LIMIT as usize;
     }
 
     /// All of it, if all of it has come and is remembered.
@@ -308,8 +336,8 @@ impl Tee {
         let frame = ready!(Pin::new(&mut remembered.incoming).poll_frame(cx));
         match &frame {
             Some(Ok(frame)) => match frame.data_ref() {
-                Some(bytes) if remembered.whole && remembered.size + bytes.len() <= Self::LIMIT as usize => {
-                    remembered.size += bytes.len();
+                Some(bytes) if remembered.whole && remembered.size + bytes.len() <= remembered.limit => {
+                    remembered.size += bytes.len() + Self::FRAME;
                     remembered.frames.push(bytes.clone());
                     self.next += 1;
                 }

@@ -173,6 +173,7 @@ fn facts<'a>(host: &'a str, headers: &'a HeaderMap) -> RequestFacts<'a> {
         test_id: text(&headers::TEST_ID),
         streaming: None,
         body: None,
+        unread: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use aconite_toxics::{Budget, Dice, Direction, Level, RequestFacts, StageId};
+use aconite_toxics::{Budget, Dice, Direction, Level, Outcome, RequestFacts, StageId};
 
 use super::{Armed, Plan, Uses};
 
@@ -71,15 +71,24 @@ impl Decisions {
         if !known && !toxic.matcher.admits(self.client) {
             return None;
         }
-        if !known && facts.is_some_and(|facts| !toxic.matcher.matches(facts)) {
-            return None;
+        let mut unread = None;
+        if !known && let Some(facts) = facts {
+            match toxic.matcher.matches(facts) {
+                Outcome::Matches => {}
+                Outcome::Differs => return None,
+                Outcome::Unknown(reason) => unread = Some(reason),
+            }
         }
         self.forget_removed();
-        let ticket = self.made.entry(toxic.id.toxic).or_insert_with(|| decide(plan, toxic, self.number));
+        let ticket = self.made.entry(toxic.id.toxic).or_insert_with(|| match unread {
+            Some(reason) => undecided(plan, toxic, self.number, reason),
+            None => decide(plan, toxic, self.number),
+        });
         if ticket.toxic.id != toxic.id || !Arc::ptr_eq(&ticket.toxic, toxic) {
             // The roll stays what it was; only what it is held against may have changed.
             let missed = ticket.roll >= f64::from(toxic.spec.toxicity);
             ticket.refused = match ticket.refused {
+                _ if unread.is_some() => unread,
                 Some(MISSED) | None => missed.then_some(MISSED),
                 other => other,
             };
@@ -142,6 +151,13 @@ fn decide(plan: &Plan, toxic: &Arc<Armed>, number: u64) -> Ticket {
         Some(budget) => spend(budget, &toxic.uses),
     };
     Ticket { toxic: Arc::clone(toxic), roll, dice, refused, expired: false, _active: active }
+}
+
+/// It is not known whether the toxic's conditions hold: it does not apply, and its budget stays.
+fn undecided(plan: &Plan, toxic: &Arc<Armed>, number: u64, reason: &'static str) -> Ticket {
+    let mut dice = Dice::new(plan.seed, &plan.proxy, &toxic.spec.name, number);
+    let roll = dice.unit();
+    Ticket { toxic: Arc::clone(toxic), roll, dice, refused: Some(reason), expired: false, _active: None }
 }
 
 /// Takes one strike out of the budget, or says why there is none.

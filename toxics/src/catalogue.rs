@@ -54,6 +54,8 @@ pub struct Definition {
     pub level: Level,
     /// Whether it acts on whole documents too.
     pub documents_too: bool,
+    /// Whether what it sends names the model that the request asks for.
+    pub names_model: bool,
     parse: fn(Value) -> Result<Arc<dyn Start>, Rejection>,
     schema: fn(&mut SchemaGenerator) -> Schema,
     example: fn() -> Value,
@@ -66,6 +68,7 @@ impl Definition {
             kind: T::TYPE,
             level: T::LEVEL,
             documents_too: T::DOCUMENTS_TOO,
+            names_model: T::NAMES_MODEL,
             parse: |attributes| {
                 let toxic: T = serde_path_to_error::deserialize(attributes).map_err(|error| Rejection {
                     path: error.path().to_string(),

@@ -1,7 +1,7 @@
 //! A request's body, read as JSON when somebody asks.
 use std::sync::OnceLock;
 
-use aconite_dialects::json::Document;
+use aconite_dialects::json::{Document, ReadError};
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub struct JsonBody {
     bytes: Bytes,
-    value: OnceLock<Option<Value>>,
+    value: OnceLock<Result<Value, &'static str>>,
 }
 
 impl JsonBody {
@@ -19,10 +19,17 @@ impl JsonBody {
         Self { bytes, value: OnceLock::new() }
     }
 
-    /// What it says; `None` if it is no JSON, or nested more than 256 deep.
-    pub fn value(&self) -> Option<&Value> {
-        let read = || Document::parse(&self.bytes).ok().map(|document| document.root().to_value());
-        self.value.get_or_init(read).as_ref()
+    /// What it says.
+    ///
+    /// # Errors
+    /// Why it was not read: it is not JSON, or too complex.
+    pub fn value(&self) -> Result<&Value, &'static str> {
+        let read = || match Document::parse(&self.bytes) {
+            Ok(document) => Ok(document.root().to_value()),
+            Err(ReadError::NotJson(_)) => Err("request_not_json"),
+            Err(ReadError::TooComplex) => Err("request_too_complex"),
+        };
+        self.value.get_or_init(read).as_ref().map_err(|reason| *reason)
     }
 
     /// Whether it has been read as JSON.

@@ -1,8 +1,8 @@
-//! How event and document toxics ride on bytes.
+//! How event toxics act on bytes.
 use aconite_dialects::{Decoder, Event, Framing, Meter};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
-use crate::{DocumentFilter, Moment, Schedule, StreamFilter};
+use crate::{Moment, Schedule, StreamFilter};
 
 /// Lets an event filter act on a streamed body, of which some may have been cut into events already.
 ///
@@ -229,65 +229,6 @@ impl StreamFilter<Event> for OnBytes {
 
     fn resume(&mut self, tally: u64) {
         self.filter.resume(tally);
-    }
-}
-
-/// Lets a document filter act on the bytes of a body: gathers them all, edits, sends on.
-///
-/// A body over the limit passes untouched, and the record says so.
-pub struct Gather {
-    filter: Box<dyn DocumentFilter>,
-    limit: usize,
-    held: BytesMut,
-    given_up: bool,
-}
-
-impl Gather {
-    /// Gathers at most `limit` bytes.
-    pub fn new(filter: Box<dyn DocumentFilter>, limit: usize) -> Self {
-        Self { filter, limit, held: BytesMut::new(), given_up: false }
-    }
-
-    fn let_go(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        self.given_up = true;
-        if !self.held.is_empty() {
-            out.send(now, self.held.split().freeze());
-        }
-    }
-}
-
-impl StreamFilter<Bytes> for Gather {
-    fn on_item(&mut self, item: Bytes, now: Moment, out: &mut Schedule<Bytes>) {
-        if self.given_up {
-            out.send(now, item);
-        } else if self.held.len() + item.len() > self.limit {
-            out.skip("too_large");
-            self.let_go(now, out);
-            out.send(now, item);
-        } else {
-            self.held.extend_from_slice(&item);
-        }
-    }
-
-    fn on_end(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        if !self.given_up {
-            let body = self.held.split().freeze();
-            match self.filter.edit(&body) {
-                Ok(edited) => {
-                    out.strike(now);
-                    out.send(now, edited);
-                }
-                Err(reason) => {
-                    out.skip(reason);
-                    out.send(now, body);
-                }
-            }
-        }
-        out.end(now);
-    }
-
-    fn on_stop(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
-        self.let_go(now, out);
     }
 }
 

@@ -32,10 +32,24 @@ pub struct RequestFacts<'a> {
     pub scene: Option<&'a str>,
     /// The caller's test.
     pub test_id: Option<&'a str>,
-    /// Whether it asks for a streamed answer. None if that is not known: it then counts as one that does not.
+    /// Whether it asks for a streamed response. None if that is not known: unless `unread` says why, it then counts as
+    /// one that does not.
     pub streaming: Option<bool>,
-    /// Its body. None if it is not known, or too large to be held: then no condition on it holds.
+    /// Its body, if it was read.
     pub body: Option<&'a JsonBody>,
+    /// Why its body was not read, if it has one and was not: then conditions on what only the body tells are undecided.
+    pub unread: Option<&'static str>,
+}
+
+/// Whether a request meets all conditions of a [`Match`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It does.
+    Matches,
+    /// It does not.
+    Differs,
+    /// Only the body can tell, and it could not be read, for this reason.
+    Unknown(&'static str),
 }
 
 /// The conditions of a [`Match`], ready to be asked about requests.
@@ -100,18 +114,40 @@ impl Matcher {
         self.client.is_none_or(|network| network.contains(&client.to_canonical()))
     }
 
-    /// Whether the request's body has to be known.
-    pub fn needs_body(&self) -> bool {
-        !self.body.is_empty()
+    /// Whether only the request's body can tell if the conditions hold: all that its head decides do.
+    pub fn needs_body(&self, request: &RequestFacts<'_>) -> bool {
+        let undecided = (self.model.is_some() && request.model.is_none())
+            || (self.streaming.is_some() && request.streaming.is_none())
+            || !self.body.is_empty();
+        undecided && self.matches_head(request)
     }
 
     /// Whether all conditions hold, those on the body too.
-    pub fn matches(&self, request: &RequestFacts<'_>) -> bool {
-        self.matches_head(request) && self.matches_body(request.body)
+    pub fn matches(&self, request: &RequestFacts<'_>) -> Outcome {
+        if !self.matches_head(request) {
+            return Outcome::Differs;
+        }
+        let unread = request.unread.map_or(Outcome::Differs, Outcome::Unknown);
+        let yes = |matches| if matches { Outcome::Matches } else { Outcome::Differs };
+        let model = match (&self.model, request.model) {
+            (None, _) => Outcome::Matches,
+            (Some(glob), Some(model)) => yes(glob.matches(model)),
+            (Some(_), None) => unread,
+        };
+        let streaming = match (self.streaming, request.streaming) {
+            (None, _) => Outcome::Matches,
+            (Some(_), None) if request.unread.is_some() => unread,
+            (Some(wanted), streaming) => yes(streaming.unwrap_or(false) == wanted),
+        };
+        let both = [model, streaming];
+        if both.contains(&Outcome::Differs) {
+            return Outcome::Differs;
+        }
+        let first = both.into_iter().find(|outcome| *outcome != Outcome::Matches);
+        first.unwrap_or_else(|| self.matches_body(request, unread))
     }
 
-    /// Whether all conditions but those on the body hold: if not, the body need not be waited for.
-    pub fn matches_head(&self, request: &RequestFacts<'_>) -> bool {
+    fn matches_head(&self, request: &RequestFacts<'_>) -> bool {
         let name = |pattern: &Option<Name>, name: Option<&str>| {
             pattern.as_ref().is_none_or(|pattern| name.is_some_and(|name| pattern.matches(name)))
         };
@@ -124,18 +160,28 @@ impl Matcher {
             })
             && self.dialect.is_none_or(|dialect| request.dialect == Some(dialect))
             && self.operation.is_none_or(|operation| request.operation == Some(operation))
-            && self.model.as_ref().is_none_or(|glob| request.model.is_some_and(|model| glob.matches(model)))
             && name(&self.scene, request.scene)
             && name(&self.test_id, request.test_id)
-            && self.streaming.is_none_or(|streaming| request.streaming.unwrap_or(false) == streaming)
     }
 
-    fn matches_body(&self, body: Option<&JsonBody>) -> bool {
+    fn matches_body(&self, request: &RequestFacts<'_>, unread: Outcome) -> Outcome {
         if self.body.is_empty() {
-            return true;
+            return Outcome::Matches;
         }
-        let Some(value) = body.and_then(JsonBody::value) else { return false };
-        self.body.iter().all(|condition| condition.holds(value))
+        let Some(body) = request.body else { return unread };
+        let value = match body.value() {
+            Ok(value) => value,
+            Err(reason) => return Outcome::Unknown(reason),
+        };
+        let mut result = Outcome::Matches;
+        for condition in &self.body {
+            match condition.holds(value) {
+                Ok(true) => {}
+                Ok(false) => return Outcome::Differs,
+                Err(reason) => result = Outcome::Unknown(reason),
+            }
+        }
+        result
     }
 }
 
@@ -180,14 +226,18 @@ impl BodyCondition {
 
     /// Whether it holds for one of the values that the path selects. With neither value nor pattern it is enough that
     /// there is one.
-    fn holds(&self, body: &Value) -> bool {
-        self.path.select(body).into_iter().any(|value| {
+    ///
+    /// # Errors
+    /// If the path takes too many steps on this body.
+    fn holds(&self, body: &Value) -> Result<bool, &'static str> {
+        let selected = self.path.select(body).map_err(|_| "request_too_complex")?;
+        Ok(selected.into_iter().any(|value| {
             self.equals.as_ref().is_none_or(|wanted| json::same(value, wanted))
                 && self.matches.as_ref().is_none_or(|regex| match value {
                     Value::String(text) => regex.is_match(text),
                     other => regex.is_match(&other.to_string()),
                 })
-        })
+        }))
     }
 }
 
@@ -254,13 +304,18 @@ mod tests {
             test_id: Some("tests/a.py::t[b?]"),
             streaming: Some(true),
             body: None,
+            unread: None,
         }
+    }
+
+    fn matches(matcher: &Matcher, request: &RequestFacts<'_>) -> bool {
+        matcher.matches(request) == Outcome::Matches
     }
 
     #[track_caller]
     fn assert_matches(spec: &Value, expected: bool) {
         let headers = HeaderMap::new();
-        assert_eq!(matcher(spec.clone()).matches(&request(&headers)), expected, "{spec}");
+        assert_eq!(matches(&matcher(spec.clone()), &request(&headers)), expected, "{spec}");
     }
 
     #[test]
@@ -302,7 +357,7 @@ mod tests {
             json!({"test_id": "*"}),
             json!({"dialect": "openai"}),
         ] {
-            assert!(!matcher(spec.clone()).matches(&bare), "{spec}");
+            assert!(!matches(&matcher(spec.clone()), &bare), "{spec}");
         }
     }
 
@@ -312,10 +367,10 @@ mod tests {
         let at = |path| RequestFacts { path, ..request(&headers) };
         let points = at("/collections/a%2Fb/points/%E4%B8%AD?x=%2520+%20&y");
         for pattern in ["/collections/a/b/points/中", "/collections/a%2Fb/points/*", "*/%E4%B8%AD"] {
-            assert!(matcher(json!({"path": pattern})).matches(&points), "{pattern}");
+            assert!(matches(&matcher(json!({"path": pattern})), &points), "{pattern}");
         }
-        assert!(!matcher(json!({"path": "*x=*"})).matches(&points));
-        assert!(matcher(json!({"path": "/\u{fffd}"})).matches(&at("/%ff")));
+        assert!(!matches(&matcher(json!({"path": "*x=*"})), &points));
+        assert!(matches(&matcher(json!({"path": "/\u{fffd}"})), &at("/%ff")));
     }
 
     #[test]
@@ -326,12 +381,12 @@ mod tests {
             ["模型.example.test", "xn--xgs754b.example.test", "模*.example.test", "xn--*", "*.EXAMPLE.test."]
         {
             for name in ["xn--xgs754b.example.test:443", "XN--XGS754B.example.test", "模型.example.test."] {
-                assert!(matcher(json!({"host": pattern})).matches(&host(name)), "{pattern} {name}");
+                assert!(matches(&matcher(json!({"host": pattern})), &host(name)), "{pattern} {name}");
             }
         }
-        assert!(matcher(json!({"host": "::1"})).matches(&host("[::1]:8080")));
-        assert!(matcher(json!({"host": "[::1]"})).matches(&host("::1")));
-        assert!(!matcher(json!({"host": "模型.example.test"})).matches(&host("other.example.test")));
+        assert!(matches(&matcher(json!({"host": "::1"})), &host("[::1]:8080")));
+        assert!(matches(&matcher(json!({"host": "[::1]"})), &host("::1")));
+        assert!(!matches(&matcher(json!({"host": "模型.example.test"})), &host("other.example.test")));
     }
 
     #[test]
@@ -339,7 +394,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append("x-tag", "blue".parse().unwrap());
         headers.append("x-tag", http::HeaderValue::from_bytes("grün\u{e9}".as_bytes()).unwrap());
-        let matches = |spec| matcher(spec).matches(&request(&headers));
+        let matches = |spec| matches(&matcher(spec), &request(&headers));
         assert!(matches(json!({"header": {"X-Tag": "blu?"}})));
         assert!(matches(json!({"header": {"x-tag": "grün*"}})));
         assert!(!matches(json!({"header": {"x-tag": "red"}})));
@@ -349,22 +404,22 @@ mod tests {
     fn matches_body(spec: &Value, body: &str) -> bool {
         let headers = HeaderMap::new();
         let matcher = matcher(json!({"body": [spec.clone()]}));
-        assert!(matcher.needs_body());
+        assert!(matcher.needs_body(&request(&headers)));
         let body = JsonBody::new(body.to_owned().into());
-        matcher.matches(&RequestFacts { body: Some(&body), ..request(&headers) })
+        matches(&matcher, &RequestFacts { body: Some(&body), ..request(&headers) })
     }
 
     #[test]
     fn a_body_is_read_once_and_only_where_a_condition_asks_for_it() {
         let (headers, body) = (HeaderMap::new(), JsonBody::new("{\"n\":1}".into()));
         let request = RequestFacts { body: Some(&body), ..request(&headers) };
-        assert!(matcher(json!({"model": "*"})).matches(&request));
+        assert!(matches(&matcher(json!({"model": "*"})), &request));
         let elsewhere = matcher(json!({"model": "other", "body": [{"path": "$.n"}]}));
-        assert!(!elsewhere.matches(&request));
+        assert!(!matches(&elsewhere, &request));
         assert!(!body.is_read());
-        assert!(matcher(json!({"body": [{"path": "$.n"}]})).matches(&request));
+        assert!(matches(&matcher(json!({"body": [{"path": "$.n"}]})), &request));
         let first = body.value().unwrap();
-        assert!(!matcher(json!({"body": [{"path": "$.m"}]})).matches(&request));
+        assert!(!matches(&matcher(json!({"body": [{"path": "$.m"}]})), &request));
         assert!(std::ptr::eq(first, body.value().unwrap()), "the same value, not another reading");
     }
 
@@ -405,7 +460,36 @@ mod tests {
         }
         assert_matches(&json!({"body": [{"path": "$"}]}), false);
         let headers = HeaderMap::new();
-        assert!(matcher(json!({"body": [{"path": "$"}]})).matches_head(&request(&headers)));
+        assert!(matcher(json!({"body": [{"path": "$"}]})).needs_body(&request(&headers)));
+    }
+
+    #[test]
+    fn r2_03_what_only_an_unread_body_tells_is_undecided() {
+        let headers = HeaderMap::new();
+        let unread = RequestFacts {
+            model: None,
+            streaming: None,
+            unread: Some("request_encoded"),
+            ..request(&headers)
+        };
+        let unknown = Outcome::Unknown("request_encoded");
+        for (spec, expected) in [
+            (json!({"model": "gpt*"}), unknown),
+            (json!({"streaming": false}), unknown),
+            (json!({"body": [{"path": "$.n"}]}), unknown),
+            (json!({"model": "gpt*", "path": "/elsewhere"}), Outcome::Differs),
+            (json!({"streaming": true, "dialect": "anthropic"}), Outcome::Differs),
+            (json!({"path": "/v1/*"}), Outcome::Matches),
+        ] {
+            assert_eq!(matcher(spec.clone()).matches(&unread), expected, "{spec}");
+            assert_eq!(matcher(spec.clone()).needs_body(&unread), expected == unknown, "{spec}");
+        }
+        let known = RequestFacts { model: Some("other"), ..unread };
+        let both = matcher(json!({"model": "gpt*", "body": [{"path": "$.n"}]}));
+        assert_eq!(both.matches(&known), Outcome::Differs, "the model suffices");
+        let (body, spec) = (JsonBody::new("{".into()), json!({"body": [{"path": "$.n"}]}));
+        let broken = RequestFacts { body: Some(&body), unread: None, ..unread };
+        assert_eq!(matcher(spec).matches(&broken), Outcome::Unknown("request_not_json"));
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub trait Toxic: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'stat
     /// Whether it acts on whole documents too, besides `LEVEL`.
     const DOCUMENTS_TOO: bool = false;
 
+    /// Whether what it sends names the model that the request asks for.
+    const NAMES_MODEL: bool = false;
+
     /// A typical configuration, for the manual and for tests.
     fn example() -> Self;
 

@@ -149,7 +149,7 @@ pub struct Fields<'d> {
 /// If it is not JSON, or nested more than 256 deep.
 pub fn parse(body: &[u8]) -> Result<Document<'_>, FieldError> {
     Document::parse(body)
-        .map_err(|error| FieldError { path: Path::default(), problem: Problem::NotJson(error) })
+        .map_err(|error| FieldError { path: Path::default(), problem: Problem::Unreadable(error) })
 }
 
 impl<'d> Fields<'d> {
@@ -317,7 +317,7 @@ mod tests {
         );
         assert_eq!(fields.float("f").unwrap(), Some(1.5));
         assert!(Fields::root(&parse(b"[]").unwrap()).unwrap_err().path.is_root());
-        assert!(matches!(parse(b"{").unwrap_err().problem, Problem::NotJson(_)));
+        assert!(matches!(parse(b"{").unwrap_err().problem, Problem::Unreadable(_)));
     }
 
     #[test]

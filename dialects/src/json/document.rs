@@ -1,4 +1,4 @@
-use std::borrow::Cow;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde_json::{Map, Number, Value};
 
@@ -18,39 +18,113 @@ pub struct Document<'b> {
 #[derive(Clone, Debug)]
 struct Entry {
     kind: Kind,
-    key: Option<Span>,
-    span: Span,
+    key: Option<Place>,
+    span: Place,
     /// The first entry that is not within this one.
-    after: usize,
+    after: u32,
+}
+
+/// A span, in half the space. A large body has a million of them.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    start: u32,
+    end: u32,
+}
+
+impl Place {
+    /// Of a body that is short enough.
+    fn of(span: &Span) -> Self {
+        let short = |at| u32::try_from(at).unwrap_or(u32::MAX);
+        Self { start: short(span.start), end: short(span.end) }
+    }
+
+    fn span(self) -> Span {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// The most values that a document may have.
+pub const MAX_VALUES: usize = 1 << 20;
+
+/// Why a document was not read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ReadError {
+    /// The body is not JSON, or is nested too deep.
+    #[error(transparent)]
+    NotJson(#[from] NotJson),
+    /// It has more than [`MAX_VALUES`] values, or is larger than 4 GiB.
+    #[error("the document has more than {MAX_VALUES} values")]
+    TooComplex,
+}
+
+impl ReadError {
+    /// The reason as the journal gives it.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::NotJson(_) => "not_json",
+            Self::TooComplex => "too_complex",
+        }
+    }
 }
 
 impl<'b> Document<'b> {
     /// Reads a body.
     ///
     /// # Errors
-    /// If it is not JSON, or nested more than 256 deep.
-    pub fn parse(body: &'b [u8]) -> Result<Self, NotJson> {
+    /// If it is not JSON, is nested more than 256 deep, or has more than [`MAX_VALUES`] values.
+    pub fn parse(body: &'b [u8]) -> Result<Self, ReadError> {
         let mut entries: Vec<Entry> = Vec::new();
         let (mut open, mut key) = (Vec::new(), None);
-        scan(body, |token| match token {
-            Token::Key(span) => key = Some(span),
-            Token::Scalar(kind, span) => {
-                let after = entries.len() + 1;
-                entries.push(Entry { kind, key: key.take(), span, after });
-            }
-            Token::Open(kind, at) => {
-                open.push(entries.len());
-                entries.push(Entry { kind, key: key.take(), span: at..at, after: 0 });
-            }
-            Token::Close(end) => {
-                let after = entries.len();
-                if let Some(entry) = open.pop().and_then(|index| entries.get_mut(index)) {
-                    entry.span.end = end;
-                    entry.after = after;
+        let mut too_many = u32::try_from(body.len()).is_err();
+        let scanned = scan(body, |token| {
+            let next = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+            match token {
+                Token::Key(span) => key = Some(Place::of(&span)),
+                Token::Scalar(..) | Token::Open(..) if too_many || entries.len() >= MAX_VALUES => {
+                    too_many = true;
+                    return false;
+                }
+                Token::Scalar(kind, span) => {
+                    entries.push(Entry { kind, key: key.take(), span: Place::of(&span), after: next + 1 });
+                }
+                Token::Open(kind, at) => {
+                    open.push(entries.len());
+                    entries.push(Entry { kind, key: key.take(), span: Place::of(&(at..at)), after: 0 });
+                }
+                Token::Close(end) => {
+                    if let Some(entry) = open.pop().and_then(|index| entries.get_mut(index)) {
+                        entry.span.end = Place::of(&(end..end)).end;
+                        entry.after = next;
+                    }
                 }
             }
-        })?;
+            true
+        });
+        if too_many {
+            return Err(ReadError::TooComplex);
+        }
+        scanned?;
         Ok(Self { body, entries })
+    }
+
+    /// The containers of these values, each once, in one pass over the document.
+    pub(super) fn parents(&self, of: &BTreeSet<usize>) -> Vec<Node<'_>> {
+        let mut parents = BTreeSet::new();
+        let mut open: Vec<usize> = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            while open.last().is_some_and(|last| self.entries[*last].after as usize <= index) {
+                open.pop();
+            }
+            if of.contains(&index)
+                && let Some(parent) = open.last()
+            {
+                parents.insert(*parent);
+            }
+            if matches!(entry.kind, Kind::Array | Kind::Object) {
+                open.push(index);
+            }
+        }
+        parents.into_iter().map(|index| Node { document: self, index }).collect()
     }
 
     /// The outermost value.
@@ -79,7 +153,7 @@ impl<'d> Node<'d> {
 
     /// Where its bytes lie.
     pub fn span(self) -> Span {
-        self.entry().span.clone()
+        self.entry().span.span()
     }
 
     /// Its bytes.
@@ -89,12 +163,12 @@ impl<'d> Node<'d> {
 
     /// Where its name lies, quotes included, if it is a member of an object.
     pub fn key_span(self) -> Option<Span> {
-        self.entry().key.clone()
+        self.entry().key.map(Place::span)
     }
 
     /// Its name, if it is a member of an object.
     pub fn key(self) -> Option<Cow<'d, str>> {
-        self.entry().key.clone().map(|span| unquote(&self.document.body[span]))
+        self.key_span().map(|span| unquote(&self.document.body[span]))
     }
 
     /// The text of a string; lone surrogates become U+FFFD. None for other types.
@@ -105,11 +179,11 @@ impl<'d> Node<'d> {
     /// What a container holds, in order, duplicate names included.
     pub fn children(self) -> impl Iterator<Item = Self> {
         let document = self.document;
-        let after = self.entry().after;
+        let after = self.entry().after as usize;
         let mut index = self.index + 1;
         std::iter::from_fn(move || {
             let child = (index < after).then_some(Self { document, index })?;
-            index = child.entry().after;
+            index = child.entry().after as usize;
             Some(child)
         })
     }
@@ -126,7 +200,7 @@ impl<'d> Node<'d> {
 
     /// Whether `other` is this value or lies within it.
     pub fn contains(self, other: Node<'_>) -> bool {
-        (self.index..self.entry().after).contains(&other.index)
+        (self.index..self.entry().after as usize).contains(&other.index)
     }
 
     /// Its place in the order of the document, in which a container comes before what it contains.

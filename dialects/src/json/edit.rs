@@ -1,20 +1,28 @@
-use std::{borrow::Cow, collections::BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use bytes::Bytes;
 use serde_json::Value;
-use serde_json_path::PathElement;
 
 use super::{
-    Change, Document, JsonType, Kind, Node, NotJson, Op, PatchOp, Path, PathEdit, Pointer, Span, Splices,
-    text::characters,
+    Change, Document, JsonType, Kind, Node, Op, PatchOp, Path, PathEdit, Pointer, ReadError, Span, Splices,
+    TooComplex, text::characters,
 };
 
 /// Why a document was not edited.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum EditError {
-    /// The body is not JSON.
+    /// The body is not JSON, or too complex.
     #[error(transparent)]
-    NotJson(#[from] NotJson),
+    Unreadable(#[from] ReadError),
+    /// The path takes too many steps on this document.
+    #[error(transparent)]
+    TooComplex(#[from] TooComplex),
+    /// What the edits leave is too large.
+    #[error("the edited document is larger than {MAX_EDITED} bytes")]
+    TooLarge,
     /// A JSON Patch operation names a value that is not there.
     #[error("there is no value at `{0}`")]
     Missing(Pointer),
@@ -25,6 +33,9 @@ pub enum EditError {
     #[error("the value at `{0}` is not the one that was asked for")]
     TestFailed(Pointer),
 }
+
+/// The most that edits may leave, in bytes.
+pub const MAX_EDITED: usize = 64 * 1024 * 1024;
 
 /// Makes edits one after the other, each on what the one before has left. None if nothing changed.
 ///
@@ -45,6 +56,9 @@ pub fn apply(body: &[u8], ops: &[Op]) -> Result<Option<Bytes>, EditError> {
             Op::Patch(op) => patch(now, op)?,
             Op::Path(edit) => edit_selected(now, edit)?,
         };
+        if next.as_ref().is_some_and(|next| next.len() > MAX_EDITED) {
+            return Err(EditError::TooLarge);
+        }
         edited = next.or(edited);
     }
     Ok(edited.filter(|edited| edited != body))
@@ -159,14 +173,21 @@ fn start(child: Node<'_>) -> usize {
 
 fn edit_selected(body: &[u8], edit: &PathEdit) -> Result<Option<Bytes>, EditError> {
     let document = Document::parse(body)?;
-    let nodes = select(&document, &edit.path);
+    let nodes = select(&document, &edit.path)?;
     if edit.change == Change::Delete {
         return Ok(remove(&document, nodes).apply(body));
+    }
+    let set = match &edit.change {
+        Change::Set(value) => value.to_string().into_bytes(),
+        _ => Vec::new(),
+    };
+    if set.len().saturating_mul(nodes.len()) > MAX_EDITED {
+        return Err(EditError::TooLarge);
     }
     let mut splices = Splices::new();
     for node in nodes {
         let with = match &edit.change {
-            Change::Set(value) => Cow::Owned(value.to_string().into_bytes()),
+            Change::Set(_) => Cow::Borrowed(&set[..]),
             Change::Type(to) => turn(node, *to),
             Change::Truncate(keep) => match truncation(node, *keep) {
                 Some(cut) => {
@@ -183,53 +204,62 @@ fn edit_selected(body: &[u8], edit: &PathEdit) -> Result<Option<Bytes>, EditErro
 }
 
 /// The outermost values that a path selects, in the order of the document.
-fn select<'d>(document: &'d Document<'_>, path: &Path) -> Vec<Node<'d>> {
+fn select<'d>(document: &'d Document<'_>, path: &Path) -> Result<Vec<Node<'d>>, TooComplex> {
     let value = document.root().to_value();
-    let located = path.query().query_located(&value);
-    let mut nodes: Vec<_> = located
-        .locations()
-        .filter_map(|location| {
-            location.iter().try_fold(document.root(), |node, step| match step {
-                PathElement::Name(name) => node.get(name),
-                PathElement::Index(place) => node.at(*place),
-            })
-        })
-        .collect();
+    let selected = path.select(&value)?.into_iter().map(std::ptr::from_ref).collect();
+    let mut nodes = Vec::new();
+    find_selected(document.root(), &value, &selected, &mut nodes);
     nodes.sort_by_key(|node| node.order());
-    nodes.dedup_by(|inner, outer| outer.contains(*inner));
-    nodes
+    Ok(nodes)
+}
+
+/// Walks over a document and what `serde_json` holds of it side by side: a look-up for each selected value from the
+/// root would take a time that grows with the square of an array's length.
+fn find_selected<'d>(
+    node: Node<'d>,
+    value: &Value,
+    selected: &HashSet<*const Value>,
+    nodes: &mut Vec<Node<'d>>,
+) {
+    if selected.contains(&std::ptr::from_ref(value)) {
+        nodes.push(node);
+        return;
+    }
+    match value {
+        Value::Array(items) => {
+            for (child, item) in node.children().zip(items) {
+                find_selected(child, item, selected, nodes);
+            }
+        }
+        Value::Object(members) => {
+            // Of duplicate names the last one counts.
+            let children: HashMap<_, _> =
+                node.children().filter_map(|child| Some((child.key()?, child))).collect();
+            for (name, member) in members {
+                if let Some(child) = children.get(name.as_str()) {
+                    find_selected(*child, member, selected, nodes);
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// Removes values and the commas beside them. Of a member all duplicates go too, lest an older one show.
 pub fn remove<'d>(document: &'d Document<'_>, nodes: impl IntoIterator<Item = Node<'d>>) -> Splices {
     let mut splices = Splices::new();
-    let doomed: Vec<_> = nodes.into_iter().collect();
-    let mut parents = BTreeSet::new();
-    for parent in doomed.iter().filter_map(|node| parent(document, *node)) {
-        if parents.insert(parent.order()) {
-            remove_children(parent, &doomed, &mut splices);
-        }
+    let doomed: BTreeSet<_> = nodes.into_iter().map(Node::order).collect();
+    for parent in document.parents(&doomed) {
+        remove_children(parent, &doomed, &mut splices);
     }
     splices
 }
 
-fn parent<'d>(document: &'d Document<'_>, node: Node<'_>) -> Option<Node<'d>> {
-    let mut above = document.root();
-    loop {
-        let child = above.children().find(|child| child.contains(node))?;
-        if child.order() == node.order() {
-            return Some(above);
-        }
-        above = child;
-    }
-}
-
-fn remove_children(parent: Node<'_>, doomed: &[Node<'_>], splices: &mut Splices) {
-    let places: BTreeSet<_> = doomed.iter().map(|node| node.order()).collect();
+fn remove_children(parent: Node<'_>, doomed: &BTreeSet<usize>, splices: &mut Splices) {
     let names: BTreeSet<_> =
-        parent.children().filter(|child| places.contains(&child.order())).filter_map(Node::key).collect();
+        parent.children().filter(|child| doomed.contains(&child.order())).filter_map(Node::key).collect();
     let goes = |child: Node<'_>| {
-        places.contains(&child.order()) || child.key().is_some_and(|key| names.contains(&key))
+        doomed.contains(&child.order()) || child.key().is_some_and(|key| names.contains(&key))
     };
     let children: Vec<_> = parent.children().collect();
     let Some(first_kept) = children.iter().position(|child| !goes(*child)) else {

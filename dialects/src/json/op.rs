@@ -2,6 +2,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
+use super::Path;
+
 /// One edit of a JSON document: an operation of JSON Patch, or a change of everything that a JSONPath selects.
 ///
 /// With `op` it is the former, without it the latter.
@@ -177,40 +179,6 @@ impl From<PathEdit> for Spelt {
             Change::Null => Self { null: Some(true), ..none },
             Change::Truncate(keep) => Self { truncate: Some(keep), ..none },
         }
-    }
-}
-
-/// A JSONPath (RFC 9535), such as `$.choices[*].message.content`.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(try_from = "String")]
-pub struct Path(#[schemars(with = "String")] serde_json_path::JsonPath);
-
-impl TryFrom<String> for Path {
-    type Error = String;
-
-    fn try_from(path: String) -> Result<Self, String> {
-        Self::parse(&path)
-    }
-}
-
-impl Path {
-    /// Reads a path.
-    ///
-    /// # Errors
-    /// If it is no JSONPath; the message says where.
-    pub fn parse(path: &str) -> Result<Self, String> {
-        serde_json_path::JsonPath::parse(path)
-            .map(Self)
-            .map_err(|error| format!("`{path}` is no JSONPath: {error}"))
-    }
-
-    /// The values of a document that it selects, as `serde_json` holds them.
-    pub fn select<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
-        self.0.query(value).all()
-    }
-
-    pub(super) fn query(&self) -> &serde_json_path::JsonPath {
-        &self.0
     }
 }
 

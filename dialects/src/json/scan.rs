@@ -36,45 +36,51 @@ pub struct NotJson {
 }
 
 /// The values of members of the top-level object, found in one pass and without building anything. The last of
-/// duplicate keys wins. None where there is no such member, or the body is no JSON object.
-pub fn members<const N: usize>(body: &[u8], names: [&str; N]) -> [Option<Span>; N] {
+/// duplicate keys wins. None where there is no such member, or the body is not an object.
+///
+/// # Errors
+/// If the body is not JSON.
+pub fn members<const N: usize>(body: &[u8], names: [&str; N]) -> Result<[Option<Span>; N], NotJson> {
     let mut found = [const { None }; N];
     let (mut depth, mut wanted, mut open) = (0, None::<usize>, 0);
-    let scanned = scan(body, |token| match token {
-        Token::Key(span) if depth == 1 => {
-            let spelt = &body[span];
-            wanted = if memchr(b'\\', spelt).is_none() {
-                names.iter().position(|name| spelt[1..spelt.len() - 1] == *name.as_bytes())
-            } else {
-                let key = unquote(spelt);
-                names.iter().position(|name| key == *name)
-            };
-        }
-        Token::Key(_) => {}
-        Token::Scalar(_, span) => {
-            if depth == 1
-                && let Some(wanted) = wanted.take()
-            {
-                found[wanted] = Some(span);
+    let scanned = scan(body, |token| {
+        match token {
+            Token::Key(span) if depth == 1 => {
+                let spelt = &body[span];
+                wanted = if memchr(b'\\', spelt).is_none() {
+                    names.iter().position(|name| spelt[1..spelt.len() - 1] == *name.as_bytes())
+                } else {
+                    let key = unquote(spelt);
+                    names.iter().position(|name| key == *name)
+                };
+            }
+            Token::Key(_) => {}
+            Token::Scalar(_, span) => {
+                if depth == 1
+                    && let Some(wanted) = wanted.take()
+                {
+                    found[wanted] = Some(span);
+                }
+            }
+            Token::Open(kind, at) => {
+                // An array at the top has no members.
+                depth += if depth == 0 && kind == Kind::Array { 2 } else { 1 };
+                if depth == 2 {
+                    open = at;
+                }
+            }
+            Token::Close(end) => {
+                depth -= 1;
+                if depth == 1
+                    && let Some(wanted) = wanted.take()
+                {
+                    found[wanted] = Some(open..end);
+                }
             }
         }
-        Token::Open(kind, at) => {
-            // An array at the top has no members.
-            depth += if depth == 0 && kind == Kind::Array { 2 } else { 1 };
-            if depth == 2 {
-                open = at;
-            }
-        }
-        Token::Close(end) => {
-            depth -= 1;
-            if depth == 1
-                && let Some(wanted) = wanted.take()
-            {
-                found[wanted] = Some(open..end);
-            }
-        }
+        true
     });
-    if scanned.is_ok() { found } else { [const { None }; N] }
+    scanned.map(|()| found)
 }
 
 /// What a scan comes across, in order.
@@ -88,8 +94,8 @@ pub(super) enum Token {
     Close(usize),
 }
 
-/// Walks over a whole body.
-pub(super) fn scan(body: &[u8], mut token: impl FnMut(Token)) -> Result<(), NotJson> {
+/// Walks over a whole body, or until `token` says that this is enough.
+pub(super) fn scan(body: &[u8], mut token: impl FnMut(Token) -> bool) -> Result<(), NotJson> {
     if let Err(error) = std::str::from_utf8(body) {
         return Err(NotJson { at: error.valid_up_to() });
     }
@@ -101,7 +107,9 @@ pub(super) fn scan(body: &[u8], mut token: impl FnMut(Token)) -> Result<(), NotJ
             if open.len() == MAX_DEPTH {
                 return Err(NotJson { at });
             }
-            token(Token::Open(kind, at));
+            if !token(Token::Open(kind, at)) {
+                return Ok(());
+            }
             at = skip_space(body, at + 1);
             if body.get(at) != Some(&closer(kind)) {
                 open.push(kind);
@@ -114,7 +122,9 @@ pub(super) fn scan(body: &[u8], mut token: impl FnMut(Token)) -> Result<(), NotJ
             token(Token::Close(at));
         } else {
             let end = scan_scalar(body, at, kind)?;
-            token(Token::Scalar(kind, at..end));
+            if !token(Token::Scalar(kind, at..end)) {
+                return Ok(());
+            }
             at = end;
         }
         // A value has ended. So may any number of containers.
@@ -159,7 +169,7 @@ fn kind_at(body: &[u8], at: usize) -> Result<Kind, NotJson> {
 }
 
 /// Scans a name and its colon, up to the value.
-fn scan_key(body: &[u8], at: usize, token: &mut impl FnMut(Token)) -> Result<usize, NotJson> {
+fn scan_key(body: &[u8], at: usize, token: &mut impl FnMut(Token) -> bool) -> Result<usize, NotJson> {
     let end = scan_string(body, at)?;
     token(Token::Key(at..end));
     let colon = skip_space(body, end);

@@ -21,6 +21,6 @@ fn edited(body: &str, edits: Value) -> String {
 }
 
 fn member(body: &[u8], name: &str) -> Option<Span> {
-    let [span] = members(body, [name]);
+    let Ok([span]) = members(body, [name]) else { return None };
     span
 }

@@ -29,6 +29,8 @@ pub(crate) struct Flow {
     role: Role,
     state: State,
     bytes: u64,
+    /// How much was decoded since this was last polled, in bytes.
+    decoded: usize,
     /// The length that the head announces, while nothing changes it.
     length: Option<u64>,
 }
@@ -51,6 +53,9 @@ enum State {
     /// The connection is being closed or broken; nothing more is said here.
     Silent,
 }
+
+/// How much is decoded before other tasks have their turn, in bytes.
+const MOST_DECODED: usize = 256 * 1024;
 
 /// Between the last byte and a reset: an RST, or RST_STREAM, that comes together with data makes clients throw
 /// away what they had not read yet, and then how much they saw is a matter of luck.
@@ -118,6 +123,7 @@ impl Flow {
             role,
             state: State::Moving,
             bytes: 0,
+            decoded: 0,
             length,
         }
     }
@@ -134,6 +140,7 @@ impl Flow {
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        self.decoded = 0;
         loop {
             let polled = self.poll_now(cx);
             // Most bodies are over before anybody has to be told of changes.
@@ -206,27 +213,35 @@ impl Flow {
             *gate = None;
         }
         loop {
+            if self.decoding.is_some() {
+                match ready!(self.poll_decoded(cx)) {
+                    Ok(Some(plain)) => return Poll::Ready(Step::Item(plain)),
+                    Ok(None) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "a response is not coded as its head says");
+                        self.source = None;
+                        self.decoding = None;
+                        return Poll::Ready(Step::Reset);
+                    }
+                }
+            }
             let Some(source) = &mut self.source else { return Poll::Ready(Step::End) };
             let step = match ready!(source.poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) => match &mut self.decoding {
                         None => {
                             // A request that was read whole is in the journal already.
-                            if matches!(source, Source::Incoming(_) | Source::Tee(_))
+                            if matches!(source, Source::Incoming(_) | Source::Tee(_) | Source::Held(_))
                                 && matches!(self.role, Role::Request { .. })
                             {
                                 self.lane.governor().ongoing().capture_request(&bytes);
                             }
                             Step::Item(bytes)
                         }
-                        Some(decoding) => match decoding.push(&bytes) {
-                            Ok(plain) if plain.is_empty() => continue,
-                            Ok(plain) => Step::Item(plain),
-                            Err(error) => {
-                                tracing::warn!(%error, "an answer is not coded as its head says");
-                                Step::Reset
-                            }
-                        },
+                        Some(decoding) => {
+                            decoding.push(bytes);
+                            continue;
+                        }
                     },
                     Err(frame) => {
                         self.trailers = frame.into_trailers().ok();
@@ -242,6 +257,8 @@ impl Flow {
                     self.ongoing().broke(self.origin(), Broken::ended(How::Rst, Some(h2::Reason::NO_ERROR)));
                     Step::Reset
                 }
+                // The client must not take a part for the whole because it comes decoded.
+                None if self.decoding.as_ref().is_some_and(|decoding| !decoding.is_complete()) => Step::Close,
                 None => {
                     if matches!(self.role, Role::Request { .. }) {
                         self.ongoing().control.chunks_end();
@@ -264,6 +281,20 @@ impl Flow {
         }
     }
 
+    /// What is left to be decoded of what came, a step at a time.
+    fn poll_decoded(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<Option<Bytes>>> {
+        let Some(decoding) = &mut self.decoding else { return Poll::Ready(Ok(None)) };
+        if self.decoded >= MOST_DECODED {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let plain = decoding.step();
+        if let Ok(Some(plain)) = &plain {
+            self.decoded += plain.len();
+        }
+        Poll::Ready(plain)
+    }
+
     /// Whether the source ended by a reset with `NO_ERROR`, which hyper gives as its end.
     ///
     /// From a client that is an end before the time, for only servers may answer early (RFC 9113, section 8.1). From
@@ -272,9 +303,7 @@ impl Flow {
         let Some(source) = &self.source else { return false };
         match self.role {
             Role::Request { .. } => self.ongoing().http2 && source.stopped_early(),
-            Role::Response => {
-                source.stopped_early() && source.exact_size().is_some_and(|missing| missing > 0)
-            }
+            Role::Response => source.stopped_early() && source.missing().is_some_and(|missing| missing > 0),
         }
     }
 

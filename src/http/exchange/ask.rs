@@ -18,8 +18,9 @@ use super::{
         upstream::{Answer, Speak, UpstreamError},
     },
     Filter, RequestBody, Running, bodies,
+    reply::changes_length,
 };
-use crate::plan::Plan;
+use crate::plan::{Armed, Plan};
 
 impl Running {
     /// Sends the request upstream.
@@ -34,10 +35,10 @@ impl Running {
         let (go_on, asked) = gate.unzip();
         let gate = asked.map(|asked| Gate { asked, patience: Box::pin(tokio::time::sleep(Gate::PATIENCE)) });
         let tee = match &self.body {
-            RequestBody::Tee(tee) => Some(tee.rewound()),
+            RequestBody::Tee(tee) | RequestBody::Read(tee) => Some(tee.rewound()),
             _ => None,
         };
-        let body = self.request_body(plan, filters, gate);
+        let body = self.request_body(plan, filters, gate).await;
         let (is_empty, length) = (body.is_end_stream(), body.size_hint().exact());
         let go_on = Arc::new(Mutex::new(go_on));
         let build = |http2: bool| {
@@ -70,7 +71,7 @@ impl Running {
         };
         if let Some(tee) = &tee {
             if let Some(body) = tee.complete() {
-                self.ongoing.said(&Said::by(&body));
+                self.ongoing.said(&Said::by(&body).unwrap_or_default());
             }
             // The upstream has it: it is not sent again.
             tee.forget();
@@ -96,32 +97,48 @@ impl Running {
         }
     }
 
-    fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {
-        let form = body_form(self.headers());
-        let length = content_length(self.headers());
-        let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
+    async fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {
         if matches!(self.body, RequestBody::None) {
+            let scope = self.ongoing.facts.scope(Direction::Upstream, body_form(self.headers()), None);
             self.ongoing.out_of_reach(plan, |toxic| beyond(toxic, &scope, true));
         }
-        let coded = Coded::of(self.headers()) != Coded::Plain;
-        let ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
-        let struck = ready.iter().any(|(_, filter)| filter.is_some())
-            || self.ongoing.toxics(plan).any(|toxic| {
-                toxic.level != Level::Exchange && concerns(toxic, &scope) && self.ongoing.strikes(plan, toxic)
-            });
         let source = match std::mem::replace(&mut self.body, RequestBody::None) {
             RequestBody::None => return Body::Empty,
-            RequestBody::Read(bytes) if !struck => return Body::Full(bytes),
-            RequestBody::Read(bytes) => Source::Full(Some(bytes)),
+            RequestBody::Read(tee) => {
+                // It is written down once more as it is sent.
+                self.ongoing.capture_request_anew();
+                Source::Tee(tee)
+            }
             RequestBody::Tee(tee) => Source::Tee(tee),
             RequestBody::Stream(incoming) => Source::Incoming(incoming),
+            RequestBody::Held(held) => {
+                Source::Held(held.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
         };
-        if struck {
-            // Its length is no longer what the head says.
+        let form = body_form(self.headers());
+        let coded = Coded::of(self.headers());
+        let length = content_length(self.headers());
+        let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
+        let edited = self.edit(plan, &scope, coded, source).await;
+        if !edited.struck.is_empty() {
+            edited.describe(&mut self.head_mut().headers);
+        }
+        let length = content_length(self.headers());
+        let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
+        let mut ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
+        ready.extend(edited.stages());
+        let unreadable = coded != Coded::Plain && edited.struck.is_empty();
+        let applies = |toxic: &Armed| toxic.level != Level::Exchange && concerns(toxic, &scope);
+        let reads = !unreadable
+            && self.ongoing.toxics(plan).any(|toxic| {
+                !edited.asked.contains(&toxic.id) && applies(toxic) && self.ongoing.strikes(plan, toxic)
+            });
+        if reads || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(changes_length)) {
+            // Its length may no longer be what the head says.
             self.head_mut().headers.remove(header::CONTENT_LENGTH);
         }
-        let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope, ready, coded);
-        Body::Flow(Box::new(Flow::request(source, governor, gate)))
+        let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope, ready, unreadable);
+        Body::Flow(Box::new(Flow::request(edited.source, governor, gate)))
     }
 
     /// The request's head for the next hop.

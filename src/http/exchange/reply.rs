@@ -1,12 +1,12 @@
 //! The answer on its way to the client: the upstream's, a toxic's, or the proxy's own.
 use std::{
     future::poll_fn,
-    sync::Arc,
+    sync::{Arc, PoisonError},
     task::{Poll, ready},
     time::Duration,
 };
 
-use aconite_toxics::{BodyFilter, BodyForm, DeclaredLength, Direction, Ending, Level, Verdict};
+use aconite_toxics::{BodyFilter, BodyForm, DeclaredLength, Direction, Ending, Level, StageId, Verdict};
 use aconite_toxics::{End, How, Side};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, response};
@@ -15,17 +15,19 @@ use hyper::upgrade::OnUpgrade;
 use super::{
     super::{
         body::{Body, BodyError, Flow, Source, reset_for},
-        coding::{Coded, Decoding},
+        coding::{Coded, Coding, Decoding},
         facts::content_length,
         framing::{self, Ends},
         governor::{BodyGovernor, beyond, concerns},
         headers::{self, Hop},
+        held::{Came, Held},
         own_answer::{self, Trouble},
         source::Broken,
         upgrade::{self, UPGRADED},
         upstream::MAX_HEADERS,
     },
     Filter, RequestBody, Running, bodies,
+    documents::Edited,
 };
 use crate::plan::{Armed, Plan};
 
@@ -55,7 +57,7 @@ impl Running {
     }
 
     /// Sends the answer on, its body through whatever acts on it.
-    pub(super) fn pass(
+    pub(super) async fn pass(
         self,
         plan: &Plan,
         mut filters: Vec<Filter>,
@@ -63,34 +65,54 @@ impl Running {
         source: Source,
     ) -> Response<Body> {
         let form = self.ongoing.facts.response_form(head.status, &head.headers);
-        let coded = Coded::of(&head.headers);
-        let length = content_length(&head.headers).filter(|_| coded == Coded::Plain);
-        let scope = self.ongoing.facts.scope(Direction::Downstream, form, length);
         let bodiless = source.is_end_stream();
-        let ready = if bodiless {
+        let scope = |head: &response::Parts, coded| {
+            let length = content_length(&head.headers).filter(|_| coded == Coded::Plain);
+            self.ongoing.facts.scope(Direction::Downstream, form, length)
+        };
+        let coded = Coded::of(&head.headers);
+        let edited = if bodiless {
+            Edited { source, asked: Vec::new(), struck: Vec::new() }
+        } else {
+            self.edit(plan, &scope(&head, coded), coded, source).await
+        };
+        edited.describe(&mut head.headers);
+        let coded = Coded::of(&head.headers);
+        let scope = scope(&head, coded);
+        let mut ready = if bodiless {
             self.ongoing.out_of_reach(plan, |toxic| beyond(toxic, &scope, true));
             Vec::new()
         } else {
             bodies(&mut filters, Direction::Downstream, |filter| filter.filter.body(&scope))
         };
-        let applies = |toxic: &Armed| toxic.level != Level::Exchange && concerns(toxic, &scope);
+        ready.extend(edited.stages());
+        let applies = |toxic: &Armed| {
+            toxic.level != Level::Exchange && concerns(toxic, &scope) && !edited.asked.contains(&toxic.id)
+        };
         let reads = |toxic: &Arc<Armed>| applies(toxic) && self.ongoing.strikes(plan, toxic);
         // All of them: each has to be decided before the answer is marked.
         let readers =
             if bodiless { 0 } else { self.ongoing.toxics(plan).filter(|toxic| reads(toxic)).count() };
         let reading = readers > 0 || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(reads_text));
+        let mut source = edited.source;
         let decoding = match coded {
-            Coded::By(coding) if reading => Decoding::new(coding).ok(),
+            Coded::By(coding) if reading => {
+                let ids: Vec<_> = self.ongoing.toxics(plan).map(|toxic| toxic.id).collect();
+                let (held, decoding) = self.decodable(coding, source, &ids).await;
+                source = held;
+                decoding
+            }
             _ => None,
         };
         if decoding.is_some() {
             head.headers.remove(header::CONTENT_ENCODING);
         }
-        let changes = reading || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(changes_length));
+        let unreadable = coded != Coded::Plain && decoding.is_none();
+        let changes = (reading && !unreadable)
+            || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(changes_length));
         if changes {
             head.headers.remove(header::CONTENT_LENGTH);
         }
-        let unreadable = coded != Coded::Plain && decoding.is_none();
         let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope.clone(), ready, unreadable);
         let mut announced = if changes { None } else { source.exact_size() };
         if let Some(DeclaredLength(declared)) = head.extensions.get() {
@@ -101,7 +123,8 @@ impl Running {
         }
         self.mark(plan, &mut head.headers, |toxic| match toxic.level {
             Level::Exchange => true,
-            _ => concerns(toxic, &scope),
+            _ if edited.asked.contains(&toxic.id) => edited.struck.contains(&toxic.id),
+            _ => !unreadable && concerns(toxic, &scope),
         });
         let hop = Hop { request: false, http2: self.ongoing.http2, upgrade: false };
         if let Some(kept) = headers::for_next_hop(&head.headers, hop) {
@@ -136,6 +159,33 @@ impl Running {
         let acted = self.ongoing.struck_names();
         self.mark(plan, &mut head.headers, |toxic| acted.contains(&toxic.spec.name));
         upgrade::switch(&self.ongoing, upgrade, head, source)
+    }
+
+    /// Holds a coded body back until its first block is decoded: only then is the client told that it comes plain.
+    /// Without a decoder it goes on as it came.
+    async fn decodable(&self, coding: Coding, source: Source, ids: &[StageId]) -> (Source, Option<Decoding>) {
+        let mut trial = Decoding::new(coding);
+        let mut valid = true;
+        let mut held = Held::new(source, false);
+        let first = |new: &[u8]| {
+            trial.push(Bytes::copy_from_slice(new));
+            match trial.step() {
+                Ok(None) => false,
+                Ok(Some(_)) => true,
+                Err(_) => {
+                    valid = false;
+                    true
+                }
+            }
+        };
+        tokio::select! {
+            came = held.fill(FIRST_BLOCK, first) => {
+                valid &= came != Came::Broken && (came == Came::Part || trial.is_complete());
+            }
+            () = tokio::time::sleep(FIRST_WAIT) => {}
+            () = self.ongoing.gone(ids) => valid = false,
+        }
+        (Source::Held(Box::new(held)), valid.then(|| Decoding::new(coding)))
     }
 
     /// Names the toxics that apply, the ones on the connection's bytes too.
@@ -197,6 +247,9 @@ impl Running {
             _ if expects => return false,
             RequestBody::Tee(tee) => Source::Tee(tee),
             RequestBody::Stream(incoming) => Source::Incoming(incoming),
+            RequestBody::Held(held) => {
+                Source::Held(held.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
         };
         if source.exact_size().is_some_and(|size| size > SHORT) {
             return false;
@@ -279,11 +332,16 @@ impl Running {
 const SHORT: u64 = 64 * 1024;
 const SOON: Duration = Duration::from_millis(200);
 
+/// How much of a coded body may come before its first block can be decoded, in bytes, and for how long its head waits
+/// for that. After that it counts as readable: what decodes a stream wants its head before the first event.
+const FIRST_BLOCK: usize = 256 * 1024;
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
 fn reads_text(filter: &BodyFilter) -> bool {
     !matches!(filter, BodyFilter::Bytes(_))
 }
 
-fn changes_length(filter: &BodyFilter) -> bool {
+pub(super) fn changes_length(filter: &BodyFilter) -> bool {
     match filter {
         BodyFilter::Bytes(filter) => filter.changes_length(),
         _ => true,

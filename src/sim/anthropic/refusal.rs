@@ -63,7 +63,7 @@ impl Refusal {
 impl From<FieldError> for Refusal {
     fn from(FieldError { path, problem }: FieldError) -> Self {
         let said = match problem {
-            Problem::NotJson(error) => format!("The request body is not valid JSON: {error}"),
+            Problem::Unreadable(error) => format!("The request body is not valid JSON: {error}"),
             Problem::Missing => "Field required".to_owned(),
             Problem::Type { expected, .. } => format!("Input should be {}", noun(expected)),
             Problem::TooSmall { least, .. } => format!("Input should be greater than or equal to {least}"),

@@ -50,7 +50,7 @@ impl From<FieldError> for Refusal {
     fn from(FieldError { path, problem }: FieldError) -> Self {
         let path = path.to_string();
         Self::bad(match problem {
-            Problem::NotJson(_) => "Invalid JSON payload received. Unexpected token.".to_owned(),
+            Problem::Unreadable(_) => "Invalid JSON payload received. Unexpected token.".to_owned(),
             Problem::Missing | Problem::Empty => {
                 format!("* GenerateContentRequest.{path}: {path} is not specified\n")
             }

@@ -47,7 +47,7 @@ impl Refusal {
 impl From<FieldError> for Refusal {
     fn from(FieldError { path, problem }: FieldError) -> Self {
         Self::bad(match problem {
-            Problem::NotJson(_) => "invalid character in request body".to_owned(),
+            Problem::Unreadable(_) => "invalid character in request body".to_owned(),
             Problem::Missing => format!("{} is required", path.dotted()),
             Problem::Type { got, .. } => {
                 format!("json: cannot unmarshal {got} into Go struct field ChatRequest.{}", path.dotted())

@@ -84,7 +84,7 @@ impl From<FieldError> for Refusal {
         }
         let path = path.to_string();
         let (message, code) = match problem {
-            Problem::NotJson(_) => return Self::not_json(),
+            Problem::Unreadable(_) => return Self::not_json(),
             Problem::Missing if path == "model" => {
                 return Self::bad("you must provide a model parameter", None, None);
             }

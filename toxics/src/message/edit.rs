@@ -49,7 +49,9 @@ impl JsonEdit for Editing {
     fn edit(&mut self, data: &[u8], _: Option<&Event>) -> Result<Edited, &'static str> {
         match json::apply(data, &self.0) {
             Ok(Some(edited)) => Ok(Edited::Data(edited)),
-            Err(EditError::NotJson(_)) => Err("not_json"),
+            Err(EditError::Unreadable(error)) => Err(error.reason()),
+            Err(EditError::TooComplex(_)) => Err("too_complex"),
+            Err(EditError::TooLarge) => Err("too_large"),
             Ok(None) | Err(_) => Err(NO_MATCH),
         }
     }

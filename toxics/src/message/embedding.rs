@@ -40,7 +40,7 @@ impl DocumentFilter for Spoiling {
         match embeddings::edit(body, self.how, || self.dice.unit()) {
             Ok(Some(spoilt)) => Ok(spoilt),
             Ok(None) => Err("no_vectors"),
-            Err(_) => Err("not_json"),
+            Err(error) => Err(error.reason()),
         }
     }
 }

@@ -79,6 +79,7 @@ impl RetryAfter {
 impl Toxic for Fail {
     const TYPE: &'static str = "fail";
     const LEVEL: Level = Level::Exchange;
+    const NAMES_MODEL: bool = true;
 
     fn example() -> Self {
         Self { cause: Some(Cause::RateLimitTokens), ..Self::default() }

@@ -52,7 +52,7 @@ impl DocumentFilter for Spoiling {
         match hits::edit(body, self.how, self.n, || self.dice.unit()) {
             Ok(Some(spoilt)) => Ok(spoilt),
             Ok(None) => Err("no_hits"),
-            Err(_) => Err("not_json"),
+            Err(error) => Err(error.reason()),
         }
     }
 }

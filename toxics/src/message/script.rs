@@ -8,8 +8,8 @@ use http::{request, response};
 use serde_json::Value;
 
 use crate::{
-    BodyFilter, BodyForm, Decision, Dice, ExchangeFilter, Gather, Instance, Moment, NEVER, OnBytes, OnEvents,
-    Pipeline, Report, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
+    BodyFilter, BodyForm, Decision, Dice, DocumentFilter, ExchangeFilter, Instance, Moment, NEVER, OnBytes,
+    OnEvents, Pipeline, Report, Schedule, Scope, StageId, Step, StreamFilter, Toxic, Verdict,
 };
 
 /// An answer that `OpenAI` chat streams.
@@ -207,8 +207,35 @@ pub(crate) fn filter<T: Toxic>(
         }
         (BodyFilter::Events(_), _) => panic!("no events here"),
         (BodyFilter::Document(filter), _) => {
-            Box::new(OnBytes::new(Box::new(Gather::new(filter, 1 << 20)), None))
+            Box::new(OnBytes::new(Box::new(Whole { filter, held: Vec::new() }), None))
         }
+    }
+}
+
+/// Gathers a document for a filter, as the proxy does before the response's head leaves.
+struct Whole {
+    filter: Box<dyn DocumentFilter>,
+    held: Vec<u8>,
+}
+
+impl StreamFilter<Bytes> for Whole {
+    fn on_item(&mut self, item: Bytes, _: Moment, _: &mut Schedule<Bytes>) {
+        self.held.extend_from_slice(&item);
+    }
+
+    fn on_end(&mut self, now: Moment, out: &mut Schedule<Bytes>) {
+        let body = Bytes::from(std::mem::take(&mut self.held));
+        match self.filter.edit(&body) {
+            Ok(edited) => {
+                out.strike(now);
+                out.send(now, edited);
+            }
+            Err(reason) => {
+                out.skip(reason);
+                out.send(now, body);
+            }
+        }
+        out.end(now);
     }
 }
 

@@ -35,6 +35,7 @@ pub struct StreamError {
 impl Toxic for StreamError {
     const TYPE: &'static str = "stream_error";
     const LEVEL: Level = Level::Events;
+    const NAMES_MODEL: bool = true;
 
     fn example() -> Self {
         Self { at: At::Events(5), cause: Cause::Overloaded, how: Ending::Clean }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::json::{self, Node, NotJson};
+use crate::json::{self, Node, ReadError};
 
 /// What is wrong with one field of a body.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -17,9 +17,9 @@ pub struct FieldError {
 /// What is wrong with a field.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
-    /// The body is not JSON.
+    /// The body is not JSON, or too complex.
     #[error("{0}")]
-    NotJson(NotJson),
+    Unreadable(ReadError),
     /// The field is required and is not there.
     #[error("the field is required")]
     Missing,

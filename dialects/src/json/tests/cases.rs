@@ -45,7 +45,11 @@ fn json_04_what_is_not_json_is_not_edited() {
         ("tru", 0),
         ("\u{feff}{}", 0),
     ] {
-        assert_eq!(edit(body, json!([{"path": "$.x", "set": 1}])), Err(NotJson { at }.into()), "{body}");
+        assert_eq!(
+            edit(body, json!([{"path": "$.x", "set": 1}])),
+            Err(ReadError::from(NotJson { at }).into()),
+            "{body}"
+        );
     }
     assert!(Document::parse(b"[\"\xff\"]").is_err());
     for body in ["{\"vector\":[1.79e308,0]}", "{\"score\":null}", " [] ", "{}", "-0e-1", "\"\"", "[[],{}]"] {

@@ -1,4 +1,6 @@
 //! Edits by path and by JSON Patch.
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use super::*;
@@ -19,7 +21,7 @@ fn a_member_is_found_at_the_top_alone() {
 fn nesting_has_a_bound() {
     let nested = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(Document::parse(nested(256).as_bytes()).is_ok());
-    assert_eq!(Document::parse(nested(257).as_bytes()).unwrap_err(), NotJson { at: 256 });
+    assert_eq!(Document::parse(nested(257).as_bytes()).unwrap_err(), NotJson { at: 256 }.into());
     assert!(Document::parse("[".repeat(1 << 20).as_bytes()).is_err());
 }
 
@@ -189,4 +191,55 @@ fn edits_are_written_as_they_are_read() {
         schema.contains("JSONPath") && schema.contains("truncate") && schema.contains("\"add\""),
         "{schema}"
     );
+}
+
+/// Long enough for what grows with the square of the size to be seen, in a debug build too.
+const PROMPT: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_07_an_edit_of_every_number_of_many_vectors_takes_time_in_proportion() {
+    let vector = vec!["0.012345"; 20_000].join(",");
+    let body = format!(r#"{{"data":[{{"embedding":[{vector}]}},{{"embedding":[{vector}]}}]}}"#);
+    let began = Instant::now();
+    for change in [json!({"set": 1}), json!({"delete": true}), json!({"type": "string"})] {
+        let mut op = change;
+        op["path"] = json!("$.data[*].embedding[*]");
+        assert!(edit(&body, json!([op])).unwrap().is_some());
+    }
+    let removed = edit(&body, json!([{"op": "remove", "path": "/data/0/embedding/19999"}])).unwrap().unwrap();
+    assert_eq!(removed.len(), body.len() - ",0.012345".len());
+    assert!(began.elapsed() < PROMPT, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_07_a_document_of_too_many_values_is_left_alone() {
+    for unit in ["1,", "[],", "{\"a\":1},", "\"\","] {
+        let body = format!("[{}1]", unit.repeat(MAX_VALUES));
+        assert_eq!(Document::parse(body.as_bytes()).unwrap_err(), ReadError::TooComplex, "{unit}");
+    }
+    let body = format!("[{}1]", "1,".repeat(MAX_VALUES / 2));
+    assert!(Document::parse(body.as_bytes()).is_ok());
+}
+
+#[test]
+fn a_07_edits_that_multiply_a_document_stop_at_a_bound() {
+    let double = json!({"op": "copy", "from": "/a/0", "path": "/a/-"});
+    let nest = json!({"op": "copy", "from": "", "path": "/a/-"});
+    let body = format!(r#"{{"a":["{}"]}}"#, "x".repeat(1 << 20));
+    let mut ops = vec![double; 3];
+    ops.extend(vec![nest; 40]);
+    assert_eq!(edit(&body, json!(ops)), Err(EditError::TooLarge));
+    let numbers = format!("[{}1]", "1,".repeat(200_000));
+    let large = "x".repeat(1_000);
+    assert_eq!(edit(&numbers, json!([{"path": "$[*]", "set": large}])), Err(EditError::TooLarge));
+}
+
+#[test]
+fn a_07_a_path_that_takes_too_many_steps_is_told() {
+    let body = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+    assert_eq!(
+        edit(&body, json!([{"path": "$..*..*..*", "set": 1}])),
+        Err(EditError::TooComplex(TooComplex))
+    );
+    assert!(edit(&body, json!([{"path": "$..*..*", "set": 1}])).unwrap().is_some());
 }
