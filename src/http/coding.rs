@@ -170,16 +170,18 @@ impl Codec {
     }
 }
 
-/// Decodes with a decoder of flate2's, which takes no empty input and keeps what there was no room for.
+/// Decodes with a decoder of flate2's. Without input it gives what there was no room for before, and tells the end; it calls
+/// it an error if there is neither.
 fn decode(
     decoder: &mut impl Decode,
     coded: &mut PartialBuffer<&[u8]>,
     plain: &mut PartialBuffer<&mut [u8]>,
 ) -> io::Result<bool> {
-    if coded.unwritten().is_empty() {
-        return decoder.flush(plain).map(|_| false);
+    let no_input = coded.unwritten().is_empty();
+    match decoder.decode(coded, plain) {
+        Err(error) if no_input && error.kind() == io::ErrorKind::Other => Ok(false),
+        result => result,
     }
-    decoder.decode(coded, plain)
 }
 
 #[cfg(test)]
