@@ -214,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test measures time")]
     fn a_07_a_path_takes_no_more_steps_on_a_document_than_are_stated() {
         let deep = nested(120, 1);
         let bushy = nested(7, 5);

@@ -197,6 +197,7 @@ fn edits_are_written_as_they_are_read() {
 const PROMPT: Duration = Duration::from_secs(10);
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test measures time")]
 fn a_07_an_edit_of_every_number_of_many_vectors_takes_time_in_proportion() {
     let vector = vec!["0.012345"; 20_000].join(",");
     let body = format!(r#"{{"data":[{{"embedding":[{vector}]}},{{"embedding":[{vector}]}}]}}"#);
