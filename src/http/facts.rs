@@ -142,7 +142,7 @@ impl Facts {
             scene: self.scene.as_deref(),
             test_id: self.test_id.as_deref(),
             // What is not JSON does not ask for a stream.
-            streaming: self.streaming().or((self.unread == Some(NOT_JSON)).then_some(false)),
+            streaming: self.streaming().or_else(|| (self.unread == Some(NOT_JSON)).then_some(false)),
             body: self.body.as_ref(),
             unread: self.unread,
         }

@@ -4,7 +4,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use aconite_api::model::How;
+use aconite_toxics::How;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
