@@ -129,16 +129,23 @@ impl ConfigFile {
     /// # Errors
     /// If the file cannot be read, or something in it does not hold.
     pub fn load(path: &Path, catalogue: &Catalogue) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Ok(Self::parse(path, &text, catalogue)?)
+        Ok(Self::parse(path, &text_of(path)?, catalogue)?)
     }
 
-    /// Reads a text as if it stood in the file `path`.
+    /// Reads a file without a look at what it says: its configuration is the default one.
     ///
     /// # Errors
-    /// If something in it does not hold.
-    pub fn parse(path: &Path, text: &str, catalogue: &Catalogue) -> Result<Self, Complaint> {
+    /// If the file cannot be read, or is neither YAML nor JSON.
+    pub(crate) fn open(path: &Path) -> Result<Self, ConfigError> {
+        Ok(Self::tree_of(path, &text_of(path)?)?)
+    }
+
+    /// The file as JSON.
+    pub(crate) fn value(&self) -> serde_json::Value {
+        self.tree.value()
+    }
+
+    fn tree_of(path: &Path, text: &str) -> Result<Self, Complaint> {
         let tree = document::read(text).map_err(|(place, message)| Complaint {
             file: path.to_owned(),
             place,
@@ -146,7 +153,15 @@ impl ConfigFile {
             message,
             hint: None,
         })?;
-        let mut file = Self { config: Config::default(), path: path.to_owned(), tree };
+        Ok(Self { config: Config::default(), path: path.to_owned(), tree })
+    }
+
+    /// Reads a text as if it stood in the file `path`.
+    ///
+    /// # Errors
+    /// If something in it does not hold.
+    pub fn parse(path: &Path, text: &str, catalogue: &Catalogue) -> Result<Self, Complaint> {
+        let mut file = Self::tree_of(path, text)?;
         let value = file.tree.value();
         file.config = if file.tree.is_list() {
             let proxies = read_toxiproxy_list(value, catalogue).map_err(|error| file.complaint(error))?;
@@ -176,6 +191,12 @@ impl ConfigFile {
     /// # Errors
     /// The first that cannot work.
     pub(crate) async fn check_addresses(&self) -> Result<(), Complaint> {
+        self.taken_addresses().await.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// The addresses that cannot be read, or that something before them in the file listens on.
+    pub(crate) async fn taken_addresses(&self) -> Vec<Complaint> {
+        let mut complaints = Vec::new();
         let mut taken: Vec<(std::net::SocketAddr, String)> = Vec::new();
         let admin = self
             .config
@@ -189,7 +210,13 @@ impl ConfigFile {
         });
         for (path, listen, who) in admin.chain(proxies) {
             let refuse = |message: String| self.complaint(ControlError::invalid(path.clone(), message));
-            let address = crate::listen::resolve(listen).await.map_err(&refuse)?;
+            let address = match crate::listen::resolve(listen).await {
+                Ok(address) => address,
+                Err(error) => {
+                    complaints.push(refuse(error));
+                    continue;
+                }
+            };
             let overlaps = |other: &std::net::SocketAddr| {
                 let (one, two) = (address.ip(), other.ip());
                 address.port() != 0
@@ -197,12 +224,17 @@ impl ConfigFile {
                     && (one == two || one.is_unspecified() || two.is_unspecified())
             };
             if let Some((_, holder)) = taken.iter().find(|(other, _)| overlaps(other)) {
-                return Err(refuse(format!("{holder} listens on `{listen}` too")));
+                complaints.push(refuse(format!("{holder} listens on `{listen}` too")));
+                continue;
             }
             taken.push((address, who));
         }
-        Ok(())
+        complaints
     }
+}
+
+fn text_of(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! A running Aconite, for the executable and for embedding in other programs' tests.
 mod builder;
 mod journal_file;
+mod mistakes;
 
 use std::{collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -22,6 +23,7 @@ use crate::{
 pub use builder::Builder;
 pub(crate) use builder::read_token;
 use journal_file::JournalWriter;
+pub(crate) use mistakes::mistakes;
 
 /// A running instance: its proxies and its admin API.
 ///

@@ -375,6 +375,7 @@ impl Journal {
         ring.shrink();
         drop(ring);
         self.in_flight.fetch_add(1, AcqRel);
+        self.tell("exchange.begin", || serde_json::json!(record.view()));
         record
     }
 
@@ -399,6 +400,9 @@ impl Journal {
                 Err(_) => {}
             }
         }
+        self.tell("exchange.end", || {
+            serde_json::json!(Exchange { request_body: None, response_body: None, ..record.view() })
+        });
         if self.in_flight.fetch_sub(1, AcqRel) == 1 {
             self.settled.notify_waiters();
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use aconite::{
     Aconite,
     client::ClientError,
-    model::{Apply, ProxySpec, ServerTls, UpstreamTls},
+    model::{Apply, ProxySpec, ServerTls, Switch, UpstreamTls},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,8 +15,8 @@ use tokio::{
 };
 
 use crate::{
-    cli_support::{Server, aconite, ending, file, printed, request, stderr},
-    support::{GUARD, Origin},
+    cli_support::{Server, aconite, ending, file, printed, request, run, stderr},
+    support::{GUARD, Origin, Proxied, hear_until},
     tls_support::{Identity, TlsOrigin, ask, name, trusting},
     tox_cases::call,
 };
@@ -403,4 +403,98 @@ async fn r2_30_changes_are_answered_as_toxiproxy_answers_them() {
     let mut client = TcpStream::connect(aconite.proxy_address("p").unwrap()).await.unwrap();
     let ended = timeout(GUARD, client.read_u8()).await.unwrap();
     assert!(ended.is_err(), "{ended:?}");
+}
+
+#[test]
+fn one_run_of_check_reports_all_mistakes() {
+    let home = TempDir::new().unwrap();
+    let text = "\
+sed: 42
+admin: {listen: 127.0.0.1:8474, token_file: /nowhere/token}
+proxies:
+  - name: a
+    listen: 127.0.0.1:8001
+    upstrem: http://localhost:1
+    upstream: http://localhost:2
+    toxics:
+      - {type: latenci}
+      - {type: latency, toxicity: 2, attributes: {latencyy: 1, jiter: 2}}
+      - {type: fail, match: {path: '^/v1/.*$'}, attributes: {status: 500}}
+      - {type: delay, attributes: {delay: soon}}
+  - {name: b, listen: 127.0.0.1:8001, upstream: nowhere}
+  - {name: b, protocol: http, map: {x: sim://openai}, upstream: http://localhost:2}
+  - just a word
+";
+    let path = file(home.path(), "a.yaml", text);
+    let output = run(&["check", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = stderr(&output);
+    let mut from = 0;
+    for mistake in [
+        "a.yaml:1:1: sed: unknown field `sed`",
+        "a.yaml:2:",
+        "admin.token_file: cannot read the token",
+        "a.yaml:6:5: proxies[0].upstrem: unknown field `upstrem`",
+        "a.yaml:9:16: proxies[0].toxics[0].type: no toxic has the type `latenci`",
+        "a.yaml:10:",
+        "proxies[0].toxics[1].toxicity:",
+        "proxies[0].toxics[1].attributes.latencyy: unknown",
+        "proxies[0].toxics[1].attributes.jiter: unknown",
+        "a.yaml:11:",
+        "proxies[0].toxics[2].match.path: `^/v1/.*$` is a regular expression",
+        "a.yaml:12:",
+        "proxies[0].toxics[3].attributes.delay:",
+        "a.yaml:13:",
+        "proxies[1].listen: `a` listens on `127.0.0.1:8001` too",
+        "proxies[1].upstream: `nowhere` has no port",
+        "a.yaml:14:",
+        "proxies[2].name: two proxies are named `b`",
+        "proxies[2].map: `map` is for the protocol `forward`",
+        "a.yaml:15:5: proxies[3]: invalid type",
+    ] {
+        let at = told[from..].find(mistake);
+        from += at.unwrap_or_else(|| panic!("{mistake} is not told, or not in its place:\n{told}"));
+    }
+    assert_eq!(told.matches("error: ").count(), 14, "{told}");
+}
+
+/// The header section and the beginning of the body of an answer of the admin API.
+async fn raw(aconite: &Aconite, request: &str, last: &str) -> (TcpStream, String) {
+    let mut stream = TcpStream::connect(aconite.admin_address()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let heard = hear_until(&mut stream, last).await;
+    (stream, String::from_utf8(heard).unwrap())
+}
+
+#[tokio::test]
+async fn the_feed_tells_where_exchanges_begin_and_end() {
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+    let proxied = Proxied::http(&origin).await;
+    let get = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let (mut feed, _) = raw(&proxied.aconite, get, "\r\n\r\n").await;
+    proxied.raw("GET /thing?key=abc HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+    let told = String::from_utf8(hear_until(&mut feed, "\"how\":\"clean\"}").await).unwrap();
+    let (begin, end) = (told.find("exchange.begin").unwrap(), told.find("exchange.end").unwrap());
+    assert!(begin < end && told[begin..end].contains("\"ending\":null"), "{told}");
+    assert!(told[end..].contains("\"status\":200") && told[end..].contains("\"bytes_out\":2"), "{told}");
+    assert!(!told.contains("abc"), "{told}");
+}
+
+#[tokio::test]
+async fn adding_a_toxic_while_the_switch_is_off_says_so() {
+    let origin = Origin::answering("").await;
+    let proxied = Proxied::http(&origin).await;
+    let toxic = json!({"type": "hang"}).to_string();
+    let add = |name: &str| {
+        let body = toxic.replace('}', &format!(",\"name\":\"{name}\"}}"));
+        format!(
+            "POST /v1/proxies/p/toxics HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let (_, answer) = raw(&proxied.aconite, &add("one"), "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 201") && !answer.contains("x-aconite-chaos"), "{answer}");
+    proxied.aconite.client().set_chaos(false, &Switch::default()).await.unwrap();
+    let (_, answer) = raw(&proxied.aconite, &add("two"), "\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 201") && answer.contains("x-aconite-chaos: disabled"), "{answer}");
 }

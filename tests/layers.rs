@@ -33,7 +33,7 @@ const MODULES: [(&str, &[&str]); 17] = [
             "workers",
         ],
     ),
-    ("instance", &["admin", "config", "files", "journal", "listen", "supervisor", "tls"]),
+    ("instance", &["admin", "config", "files", "journal", "listen", "plan", "supervisor", "tls"]),
     ("journal", &["secrets"]),
     ("link", &["files"]),
     ("listen", &["link"]),

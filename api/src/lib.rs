@@ -16,4 +16,4 @@ pub use problem::Problem;
 pub use routes::router;
 pub use security::Security;
 pub use toxiproxy::read_toxiproxy_list;
-pub use v1::{check_proxy, read_value};
+pub use v1::{check_proxy, check_toxic, read_value};

@@ -371,7 +371,7 @@ pub struct ExchangeFilter {
 /// Something that happened, for the live feed.
 #[derive(Clone, Debug, JsonSchema, Serialize)]
 pub struct Happening {
-    /// What: `toxic.struck`, `toxic.passed`, `chaos`, `proxy`, `toxic`.
+    /// What: `exchange.begin`, `exchange.end`, `toxic.struck`, `toxic.passed`, `chaos`, `proxy`, `toxic`.
     pub event: &'static str,
     /// When, RFC 3339.
     pub at: String,

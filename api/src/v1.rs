@@ -22,7 +22,7 @@ use crate::{
 };
 
 pub use catalogue::ToxicType;
-pub use check::proxy as check_proxy;
+pub use check::{proxy as check_proxy, toxic as check_toxic};
 pub(crate) use observe::Connections;
 pub use observe::Exchanges;
 pub(crate) use proxies::ProxyList;

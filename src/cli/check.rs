@@ -11,8 +11,12 @@ use aconite_api::{
 };
 use aconite_toxics::Catalogue;
 
-use super::{Failure, Outcome};
-use crate::{config::ConfigFile, http::Target, instance::dry_supervisor};
+use super::{Failure, Outcome, remote};
+use crate::{
+    config::ConfigFile,
+    http::Target,
+    instance::{dry_supervisor, mistakes},
+};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -53,9 +57,15 @@ fn leads(proxy: &ProxySpec) -> String {
 
 /// A configuration file in which everything holds that can be told without listening.
 pub(super) async fn checked(path: &Path) -> Result<ConfigFile, Failure> {
+    let supervisor = dry_supervisor()?;
+    if let Some(failure) =
+        Failure::of_all(mistakes(path, &supervisor, remote::variable("ACONITE_TOKEN").is_some()).await?)
+    {
+        return Err(failure);
+    }
     let file = ConfigFile::load(path, &Catalogue::default())?;
     file.check_addresses().await?;
     let apply = Apply { proxies: file.config.proxies.clone(), prune: false, dry_run: true };
-    dry_supervisor()?.apply(apply).await.map_err(|error| file.complaint(error))?;
+    supervisor.apply(apply).await.map_err(|error| file.complaint(error))?;
     Ok(file)
 }

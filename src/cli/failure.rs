@@ -20,6 +20,8 @@ pub(super) struct Failure {
     pub(super) message: String,
     pub(super) causes: Vec<String>,
     pub(super) hint: Option<String>,
+    /// What else is wrong.
+    more: Vec<Self>,
 }
 
 /// Something did not work.
@@ -30,7 +32,7 @@ const WRONG: u8 = 2;
 impl Failure {
     /// Something did not work.
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into(), causes: Vec::new(), hint: None }
+        Self { code: FAILED, message: message.into(), causes: Vec::new(), hint: None, more: Vec::new() }
     }
 
     /// The arguments make no sense, or a configuration does not hold.
@@ -47,6 +49,13 @@ impl Failure {
             next = cause.source();
         }
         Self { causes, ..Self::new(message) }
+    }
+
+    /// All mistakes of a configuration file; `None` without any.
+    pub(super) fn of_all(complaints: Vec<Complaint>) -> Option<Self> {
+        let mut failures = complaints.into_iter().map(Self::from);
+        let first = failures.next()?;
+        Some(Self { more: failures.collect(), ..first })
     }
 
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
@@ -76,7 +85,7 @@ impl Failure {
 
     /// Writes it down, and says how to exit.
     pub(super) fn report(self, out: &mut dyn Write, coloured: bool) -> ExitCode {
-        let Self { code, message, causes, hint } = self;
+        let Self { code, message, causes, hint, more } = self;
         if code == 0 {
             return ExitCode::SUCCESS;
         }
@@ -90,6 +99,9 @@ impl Failure {
         }
         // Who does not read errors cannot be told so either.
         let _ = out.write_all(text.as_bytes());
+        for failure in more {
+            failure.report(out, coloured);
+        }
         ExitCode::from(code)
     }
 }

@@ -15,6 +15,14 @@ use super::{
 use crate::proxy::Listening;
 
 impl Supervisor {
+    /// Whether a proxy could be created, as far as that can be told without listening.
+    ///
+    /// # Errors
+    /// The first thing that does not hold.
+    pub(crate) async fn check(&self, spec: ProxySpec) -> Result<(), ControlError> {
+        Draft::new(spec, &[], &self.shared).await.map(drop)
+    }
+
     /// All or nothing: everything is read and every new listener bound before anything changes.
     pub(super) async fn apply_all(&self, apply: Apply) -> Result<Vec<Change>, ControlError> {
         let mut drafts = Vec::new();

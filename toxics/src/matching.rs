@@ -81,6 +81,7 @@ impl Matcher {
     /// # Errors
     /// If a header's name, a JSONPath or a regular expression cannot be read.
     pub fn compile(spec: &Match) -> Result<Self, SpecError> {
+        check_globs(spec)?;
         let glob = |pattern: &Option<String>| pattern.as_deref().map(WildMatch::new);
         let header = |(name, pattern): (&String, &String)| {
             let parsed = name
@@ -239,6 +240,40 @@ impl BodyCondition {
                 })
         }))
     }
+}
+
+/// Refuses patterns that can be read and never match what their author means.
+fn check_globs(spec: &Match) -> Result<(), SpecError> {
+    for (field, pattern) in [("host", &spec.host), ("path", &spec.path), ("model", &spec.model)] {
+        let Some(pattern) = pattern.as_deref().filter(|pattern| is_regex(pattern)) else { continue };
+        let reason = format!(
+            "`{pattern}` is a regular expression; write a glob, in which `*` is any text and `?` one character"
+        );
+        return Err(refused(field, reason));
+    }
+    if let Some(path) = spec.path.as_deref().filter(|path| !path.starts_with(['/', '*', '?', '%'])) {
+        return Err(refused(
+            "path",
+            format!("`{path}` never matches: a path begins with `/`; write `/{path}`"),
+        ));
+    }
+    if let Some(host) = spec.host.as_deref().filter(|host| host.contains('/')) {
+        let bare = host.split_once("://").map_or(host, |(_, rest)| rest);
+        let bare = bare.split('/').next().unwrap_or_default();
+        return Err(refused(
+            "host",
+            format!("`{host}` never matches: a host has no scheme and no path; write `{bare}`"),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a pattern is written as a regular expression. `.*` alone may be meant as a glob: `gpt-4.*`.
+fn is_regex(pattern: &str) -> bool {
+    let ends = pattern.ends_with('$') && pattern.contains(['*', '+', '\\', ')', ']']);
+    pattern.starts_with('^')
+        || ends
+        || ["\\.", "\\d", "\\w", "\\/", "(?", "(.*", ".+"].iter().any(|sign| pattern.contains(sign))
 }
 
 fn refused(field: &str, reason: String) -> SpecError {
@@ -490,6 +525,33 @@ mod tests {
         let (body, spec) = (JsonBody::new("{".into()), json!({"body": [{"path": "$.n"}]}));
         let broken = RequestFacts { body: Some(&body), unread: None, ..unread };
         assert_eq!(matcher(spec).matches(&broken), Outcome::Unknown("request_not_json"));
+    }
+
+    #[test]
+    fn patterns_that_never_match_are_refused_with_what_to_write() {
+        let refused = |spec: Value| {
+            let error = Matcher::compile(&serde_json::from_value(spec).unwrap()).err().unwrap();
+            error.to_string()
+        };
+        for (spec, hint) in [
+            (serde_json::json!({"path": "^/v1/.*$"}), "write a glob"),
+            (serde_json::json!({"path": "/v1/.*$"}), "write a glob"),
+            (serde_json::json!({"host": r".*\.openai\.com"}), "write a glob"),
+            (serde_json::json!({"model": "^gpt-4"}), "write a glob"),
+            (serde_json::json!({"path": "v1/chat"}), "write `/v1/chat`"),
+            (serde_json::json!({"host": "https://api.openai.com/v1"}), "write `api.openai.com`"),
+        ] {
+            let message = refused(spec.clone());
+            assert!(message.contains(hint), "{spec}: {message}");
+        }
+        for spec in [
+            serde_json::json!({"path": "/v1/*", "host": "*.openai.com", "model": "gpt-4.*"}),
+            serde_json::json!({"path": "*"}),
+            serde_json::json!({"path": "/$metadata", "model": "a$"}),
+            serde_json::json!({"path": "%2Fv1"}),
+        ] {
+            assert!(Matcher::compile(&serde_json::from_value(spec.clone()).unwrap()).is_ok(), "{spec}");
+        }
     }
 
     #[test]

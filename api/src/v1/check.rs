@@ -43,7 +43,7 @@ pub fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
 ///
 /// # Errors
 /// The first thing that does not hold, its path beginning with `at`.
-pub(super) fn toxic(spec: &ToxicSpec, at: &str) -> Result<(), ControlError> {
+pub fn toxic(spec: &ToxicSpec, at: &str) -> Result<(), ControlError> {
     if (0.0..=1.0).contains(&spec.toxicity) {
         return Ok(());
     }

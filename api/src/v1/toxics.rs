@@ -37,7 +37,7 @@ pub(super) async fn add<C: Control>(
     Named(proxy): Named<String>,
     uri: Uri,
     Body(body): Body,
-) -> Result<(StatusCode, Json<ToxicSpec>), Problem> {
+) -> Result<(StatusCode, Told, Json<ToxicSpec>), Problem> {
     let scope: TestScope = read::query(uri.query())?;
     control.proxy(&proxy)?;
     let mut spec: ToxicSpec = read::body(&body)?;
@@ -45,7 +45,8 @@ pub(super) async fn add<C: Control>(
         spec.matching.get_or_insert_default().test_id = scope.test_id;
     }
     check::toxic(&spec, "")?;
-    Ok((StatusCode::CREATED, Json(control.add_toxic(&proxy, spec)?)))
+    let added = control.add_toxic(&proxy, spec)?;
+    Ok((StatusCode::CREATED, told(&*control), Json(added)))
 }
 
 /// Removes all, or those of one test.
@@ -76,7 +77,7 @@ pub(super) async fn replace<C: Control>(
     State(control): State<Arc<C>>,
     Named((proxy, toxic)): Named<(String, String)>,
     Body(body): Body,
-) -> Result<Json<ToxicSpec>, Problem> {
+) -> Result<(Told, Json<ToxicSpec>), Problem> {
     let current = find(&*control, &proxy, &toxic)?;
     let mut body: Map<String, Value> = read::body(&body)?;
     body.entry("name").or_insert_with(|| current.name.clone().into());
@@ -90,7 +91,7 @@ pub(super) async fn patch<C: Control>(
     State(control): State<Arc<C>>,
     Named((proxy, toxic)): Named<(String, String)>,
     Body(body): Body,
-) -> Result<Json<ToxicSpec>, Problem> {
+) -> Result<(Told, Json<ToxicSpec>), Problem> {
     find(&*control, &proxy, &toxic)?;
     let patch: Value = read::body(&body)?;
     change(&control, &proxy, &toxic, move |current| read::merged(current, &patch))
@@ -114,7 +115,7 @@ fn change<C: Control>(
     proxy: &str,
     toxic: &str,
     next: impl FnOnce(&ToxicSpec) -> Result<ToxicSpec, ControlError> + Send + 'static,
-) -> Result<Json<ToxicSpec>, Problem> {
+) -> Result<(Told, Json<ToxicSpec>), Problem> {
     let change = move |current: ToxicSpec| {
         let spec = next(&current)?;
         keeps("name", &current.name, &spec.name)?;
@@ -123,7 +124,15 @@ fn change<C: Control>(
         check::toxic(&spec, "")?;
         Ok(spec)
     };
-    Ok(Json(control.change_toxic(proxy, toxic, Box::new(change))?))
+    let changed = control.change_toxic(proxy, toxic, Box::new(change))?;
+    Ok((told(&**control), Json(changed)))
+}
+
+/// The field `x-aconite-chaos: disabled` on the answer, while the kill switch is off.
+type Told = Option<[(&'static str, &'static str); 1]>;
+
+fn told<C: Control>(control: &C) -> Told {
+    (!control.chaos().enabled).then_some([("x-aconite-chaos", "disabled")])
 }
 
 fn keeps(field: &str, current: &str, next: &str) -> Result<(), ControlError> {

@@ -103,6 +103,9 @@ impl Toxic for Fail {
             }
             (None, Some(_)) => {}
         }
+        if self.body.as_ref().is_some_and(|body| body.to_string().contains("{{")) {
+            return Err("`body` is sent as it is, templates such as `{{name}}` are not expanded; write the text itself".to_owned());
+        }
         match &self.retry_after {
             Some(retry_after) if HeaderValue::from_str(&retry_after.text()).is_err() => {
                 Err("`retry_after` has characters that no header field has".to_owned())
@@ -302,6 +305,8 @@ mod tests {
             json!({"status": 600}),
             json!({"status": 204, "body": "x"}),
             json!({"cause": "refusal"}),
+            json!({"status": 500, "body": "{{message}}"}),
+            json!({"status": 500, "body": {"error": {"message": "no {{model}}"}}}),
             json!({"status": 500, "retry_after": "a\nb"}),
         ] {
             assert!(check::<Fail>(bad.clone()).is_err(), "{bad}");
