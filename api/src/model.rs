@@ -300,6 +300,9 @@ pub struct Strike {
     /// Its type.
     #[serde(rename = "type")]
     pub kind: String,
+    /// The number of the attempt, from 1, on which it acts. Absent if it acts on the whole exchange.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
     /// Whether it changed, delayed or dropped anything.
     pub struck: bool,
     /// Whether it may still do so.

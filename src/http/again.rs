@@ -1,20 +1,18 @@
 //! Requests that can be sent once more.
-use std::sync::Arc;
-
 use aconite_toxics::Scope;
 use bytes::Bytes;
 
 use super::{
     body::{Body, Flow},
     governor::BodyGovernor,
-    ongoing::Ongoing,
+    ongoing::Party,
     source::{Source, Tee},
 };
 
 /// A request's body that can be sent once more.
 pub(crate) enum Again {
     Full(Bytes),
-    Tee(Tee, Arc<Ongoing>, Scope),
+    Tee(Tee, Party, Scope),
 }
 
 impl Again {
@@ -22,12 +20,14 @@ impl Again {
     pub(crate) fn body(self) -> Option<Body> {
         match self {
             Self::Full(bytes) => Some(Body::Full(bytes)),
-            Self::Tee(tee, ongoing, scope) => {
+            Self::Tee(tee, party, scope) => {
                 if !tee.is_whole() {
                     return None;
                 }
-                ongoing.capture_request_anew();
-                let governor = BodyGovernor::new(ongoing, scope, Vec::new(), false);
+                if let Some(exchange) = party.exchange() {
+                    exchange.capture_request_anew();
+                }
+                let governor = BodyGovernor::new(party, scope, Vec::new(), false);
                 Some(Body::Flow(Box::new(Flow::request(Source::Tee(tee), governor, None))))
             }
         }

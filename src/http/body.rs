@@ -11,6 +11,7 @@ use aconite_toxics::How;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
+use super::broken::Broken;
 pub(crate) use super::{
     again::Again,
     gate::Gate,
@@ -48,6 +49,15 @@ pub(crate) enum BodyError {
     Reset(#[source] h2::Error),
     #[error("the body was cut off")]
     CutOff,
+}
+
+impl From<BodyError> for Broken {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Reset(error) => Self::ended(How::Rst, error.reason()),
+            BodyError::CutOff => Self::ended(How::Fin, None),
+        }
+    }
 }
 
 impl HttpBody for Body {

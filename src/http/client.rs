@@ -8,7 +8,6 @@ use aconite_toxics::{
 use http::{StatusCode, header, request};
 
 use super::{
-    exchange::Destination,
     own_answer::Trouble,
     proxy::{HttpProxy, Role},
     target::{Origin, Target},
@@ -46,6 +45,15 @@ pub(crate) struct FarEnd {
     pub(crate) target: Arc<Target>,
 }
 
+/// Where a request leads.
+pub(crate) struct Destination {
+    pub(crate) target: Arc<Target>,
+    /// The host, for matching and for the record.
+    pub(crate) host: Arc<str>,
+    /// What the upstream is told as Host.
+    pub(crate) authority: Arc<str>,
+}
+
 impl Client {
     /// Where a request leads.
     ///
@@ -62,7 +70,7 @@ impl Client {
     fn reverse(&self, target: &Arc<Target>, head: &request::Parts) -> Destination {
         let (host, own) = match &**target {
             Target::Server { origin, .. } => (&origin.host, &origin.authority),
-            Target::Simulated { name, .. } => (name, name),
+            Target::Simulated { name, .. } | Target::Route { name, .. } => (name, name),
         };
         let asked = self.connection.site.spec.preserve_host.then(|| asked_authority(head)).flatten();
         let authority = asked.map_or_else(|| Arc::clone(own), Into::into);

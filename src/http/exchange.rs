@@ -1,31 +1,32 @@
 //! One request and its answer, from head to head.
 mod ask;
 mod documents;
+mod leg;
 mod prepare;
 mod reply;
+mod routed;
+mod short;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use aconite_toxics::{
-    BodyForm, ConnectFault, Decision, Direction, ExchangeFilter, Instance, Level, StageId, Verdict,
-};
-use aconite_toxics::{End, How, Side};
-use http::{HeaderMap, Request, Response, StatusCode, request, response};
+use aconite_toxics::{ConnectFault, End, How, Side};
+use http::{Request, Response, StatusCode, request};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
-    body::{Body, BodyError},
-    client::{Client, asked_authority, host_of},
+    body::{Body, BodyError, Source},
+    client::{Client, Destination, asked_authority, host_of},
     extended_connect,
-    facts::{Facts, body_form},
-    governor::Ready,
+    facts::Facts,
     guard,
-    ongoing::Ongoing,
+    ongoing::{Ongoing, Party},
     own_answer::{self, Trouble},
+    proxy::HttpProxy,
     target::Target,
     unreachable::unreachable,
-    upstream::{Answer, MAX_HEADERS},
+    upstream::{Answer, MAX_HEADERS, Switching, UpstreamError},
 };
+use leg::{Course, Leg, RequestHead};
 use prepare::{Prepared, RequestBody};
 
 use crate::{
@@ -35,19 +36,6 @@ use crate::{
     plan::Plan,
     secrets,
 };
-
-/// A toxic at work on an exchange's heads.
-struct Filter {
-    id: StageId,
-    direction: Direction,
-    filter: Box<dyn ExchangeFilter>,
-}
-
-/// What is to be done after the filters have had their say.
-enum Course {
-    Forward,
-    Instead(Verdict),
-}
 
 /// Answers one request.
 ///
@@ -76,7 +64,7 @@ pub(crate) async fn run(
         Err(trouble) => return Ok(refused(&client, &facts, &trouble)),
     };
     let exchange = begin(&client, &plan, head, facts, ready, stream);
-    exchange.answer(&plan, &destination.target, &destination.authority).await
+    exchange.answer(&destination.target, &destination.authority).await
 }
 
 /// Where a request leads, if it can be asked on at all.
@@ -109,22 +97,51 @@ fn framing(body: &Incoming) -> Framing {
     body.size_hint().exact().map_or(Framing::Chunked { over: false }, Framing::Length)
 }
 
-/// Where a request leads.
-pub(crate) struct Destination {
-    pub(crate) target: Arc<Target>,
-    /// The host, for matching and for the record.
-    pub(crate) host: Arc<str>,
-    /// What the upstream is told as Host.
-    pub(crate) authority: Arc<str>,
-}
-
 struct Running {
     ongoing: Arc<Ongoing>,
-    /// Its headers are elsewhere until somebody changes them.
-    head: request::Parts,
-    changed: bool,
+    /// The toxics of the exchange.
+    leg: Leg,
+    head: RequestHead,
     body: RequestBody,
     upgrade: Option<OnUpgrade>,
+    proxy: Arc<HttpProxy>,
+}
+
+/// Why there is no response of an upstream.
+enum Failed {
+    Upstream(UpstreamError),
+    /// There was no way to it, by a `connect` toxic or because none can be tried; what the client is told.
+    Unreachable(Trouble),
+    /// What the client is told.
+    Trouble(Trouble),
+    /// The client has broken off its request, so that the upstream could not respond.
+    RequestBroke,
+}
+
+impl From<Trouble> for Failed {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl Failed {
+    /// A word for the journal.
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Upstream(error) => error.code(),
+            Self::Trouble(trouble) | Self::Unreachable(trouble) => trouble.code(),
+            Self::RequestBroke => "request_broken",
+        }
+    }
+
+    /// Whether an upstream may have received anything of the request.
+    fn is_sent(&self) -> bool {
+        match self {
+            Self::Upstream(error) => error.is_sent(),
+            Self::Unreachable(_) => false,
+            Self::Trouble(_) | Self::RequestBroke => true,
+        }
+    }
 }
 
 fn begin(
@@ -141,16 +158,18 @@ fn begin(
         course.model = facts.said.model.as_deref().map(recorded);
         course.streaming = facts.streaming().unwrap_or(false);
     });
-    let number = client.connection.site.number_of(facts.test_id.as_deref());
-    let ongoing = Arc::new(Ongoing::new(client, plan, facts, own, record, number, stream));
-    ongoing.note_idle(plan);
+    let (connection, control) = (Arc::clone(&client.connection), client.control.clone());
+    let ongoing = Arc::new(Ongoing::new(connection, control, plan, facts, own, record, stream));
+    ongoing.toxics().note_idle(plan);
     if let RequestBody::Read(tee) = &body
         && let Some(bytes) = tee.complete()
     {
         ongoing.request_passed(bytes.len() as u64);
         ongoing.capture_request(&bytes);
     }
-    Running { ongoing, head, changed: false, body, upgrade }
+    let leg = Leg::new(Party::Exchange(Arc::clone(&ongoing)), Arc::clone(plan));
+    let head = RequestHead::of(&ongoing, head);
+    Running { ongoing, leg, head, body, upgrade, proxy: Arc::clone(&client.proxy) }
 }
 
 fn written(client: &Client, facts: &Facts) -> Head {
@@ -168,92 +187,91 @@ fn written(client: &Client, facts: &Facts) -> Head {
 }
 
 impl Running {
-    async fn answer(
-        mut self,
-        plan: &Arc<Plan>,
+    async fn answer(mut self, target: &Arc<Target>, authority: &str) -> Result<Response<Body>, BodyError> {
+        let way = self.leg.way();
+        let target = match self.reached(target, way).await {
+            Ok(target) => target,
+            Err(failed) => return self.failed(failed),
+        };
+        self.leg.start(self.head.headers());
+        match self.leg.before_the_request(&mut self.head).await {
+            Course::Forward => {}
+            Course::Instead(verdict) => return self.instead(verdict).await,
+        }
+        let response = match &*target {
+            Target::Route { policy, .. } => {
+                self.upgrade = None;
+                // Boxed: most exchanges have one upstream.
+                Box::pin(self.routed(&**policy, way)).await.map(|response| (response, None))
+            }
+            Target::Server { .. } | Target::Simulated { .. } => self.direct(&target, authority).await,
+        };
+        let (response, switching) = match response {
+            Ok(response) => response,
+            Err(failed) => return self.failed(failed),
+        };
+        let (mut head, source) = response.into_parts();
+        match self.leg.after_the_head(&mut head).await {
+            Course::Forward => {}
+            Course::Instead(verdict) => return self.instead(verdict).await,
+        }
+        Ok(match (self.upgrade.take(), switching) {
+            (Some(upgrade), Some(upstream)) => self.switch(upgrade, head, upstream),
+            _ => self.pass(head, source).await,
+        })
+    }
+
+    /// Where the upstream is, by what the `connect` toxics leave of the way there.
+    async fn reached(&self, target: &Arc<Target>, way: Way) -> Result<Arc<Target>, Failed> {
+        let fault = match (way, &**target) {
+            (Way::AsAsked, _) | (Way::At(_), Target::Route { .. }) => return Ok(Arc::clone(target)),
+            (Way::At(address), Target::Server { origin, prefix }) => {
+                let (origin, prefix) = (origin.at(address), prefix.clone());
+                return Ok(Arc::new(Target::Server { origin, prefix }));
+            }
+            // A simulated upstream has no address: nobody answers at another one.
+            (Way::At(_), Target::Simulated { .. }) => ConnectFault::StaleAddress(None),
+            (Way::Fails(fault), _) => fault,
+        };
+        let limit = self.proxy.upstreams.dialer.connect_timeout;
+        Err(Failed::Unreachable(unreachable(fault, &target.to_string(), limit).await))
+    }
+
+    /// Asks the one upstream of the exchange, once. With a `101` comes the connection that takes part in the upgrade.
+    async fn direct(
+        &mut self,
         target: &Arc<Target>,
         authority: &str,
-    ) -> Result<Response<Body>, BodyError> {
-        let elsewhere = match (self.connect_fault(plan).into(), &**target) {
-            (Way::AsAsked, _) => None,
-            (Way::At(address), Target::Server { origin, prefix }) => {
-                Some(Arc::new(Target::Server { origin: origin.at(address), prefix: prefix.clone() }))
-            }
-            (way, _) => {
-                // A simulated upstream has no address: nobody answers at another one.
-                let fault =
-                    if let Way::Fails(fault) = way { fault } else { ConnectFault::StaleAddress(None) };
-                let limit = self.ongoing.proxy.upstreams.dialer.connect_timeout;
-                let trouble = unreachable(fault, &target.to_string(), limit).await;
-                return Ok(self.trouble(plan, &trouble));
-            }
-        };
-        let target = elsewhere.as_ref().unwrap_or(target);
-        let mut filters = self.filters(plan);
-        match self.before_the_request(&mut filters).await {
-            Course::Forward => {}
-            Course::Instead(verdict) => return self.instead(verdict, plan).await,
-        }
+    ) -> Result<(Response<Source>, Option<Switching>), Failed> {
         if self.upgrade.is_some() && self.declared_http2() {
             let text = "the proxy's `upstream_protocol` is `http2`, in which an Upgrade cannot be forwarded";
-            let trouble = Trouble::new(StatusCode::BAD_GATEWAY, "upgrade_failed", text);
-            return Ok(self.trouble(plan, &trouble));
+            return Err(Trouble::new(StatusCode::BAD_GATEWAY, "upgrade_failed", text).into());
         }
-        let asked = self.ongoing.started.elapsed();
-        let answer = self.ask(plan, target, authority, &mut filters).await;
-        let Answer { response, address, retried } = match answer {
+        let asked = self.ongoing.now();
+        let answer = self.ask(target, authority).await.map_err(|error| self.failed_by(error));
+        let Answer { response, address, retried, switching } = match answer {
             Ok(answer) => answer,
-            Err(_) if self.ongoing.client_broke().is_some() => {
-                self.attempt(target, None, "request_broken", None, asked);
-                return self.request_broke(plan);
-            }
-            Err(error) => {
-                self.attempt(target, None, error.code(), None, asked);
-                if let Some(reason) = error.reset().filter(|_| self.ongoing.http2) {
-                    // The upstream has spoken, if only by a code that may mean "ask again".
-                    self.ongoing.finish(End { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
-                    return Err(BodyError::Reset(reason.into()));
-                }
-                let trouble = Trouble::new(error.status(), error.code(), error.to_string());
-                return Ok(self.trouble(plan, &trouble));
+            Err(failed) => {
+                self.attempt_ended(target, None, failed.code(), None, asked);
+                return Err(failed);
             }
         };
         if let Some(outcome) = retried {
-            self.attempt(target, None, outcome, None, self.ongoing.now());
+            self.attempt_ended(target, None, outcome, None, self.ongoing.now());
         }
-        self.attempt(target, address, "ok", Some(response.status().as_u16()), asked);
-        let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        if let Some(upgrade) = self.upgrade.take().filter(|_| switching) {
-            let (mut head, source) = response.into_parts();
-            return match self.after_the_head(&mut filters, &mut head).await {
-                Course::Forward => Ok(self.switch(plan, upgrade, head, source)),
-                Course::Instead(verdict) => self.instead(verdict, plan).await,
-            };
-        }
-        let (mut head, source) = match self.readable(response) {
-            Ok(parts) => parts,
-            Err(trouble) => return Ok(self.trouble(plan, &trouble)),
-        };
-        match self.after_the_head(&mut filters, &mut head).await {
-            Course::Forward => Ok(self.pass(plan, filters, head, source).await),
-            Course::Instead(verdict) => self.instead(verdict, plan).await,
+        self.attempt_ended(target, address, "ok", Some(response.status().as_u16()), asked);
+        match switching.filter(|_| self.upgrade.is_some()) {
+            Some(switching) => Ok((response, Some(switching))),
+            None => Ok((self.readable(response)?, None)),
         }
     }
 
-    /// The request's headers.
-    fn headers(&self) -> &HeaderMap {
-        if self.changed { &self.head.headers } else { &self.ongoing.facts.headers }
+    /// Why an upstream gave no response: it may be for the client.
+    fn failed_by(&self, error: UpstreamError) -> Failed {
+        if self.ongoing.client_broke().is_some() { Failed::RequestBroke } else { Failed::Upstream(error) }
     }
 
-    /// The request's head, to be changed; what matches the request goes on to see it as it came.
-    fn head_mut(&mut self) -> &mut request::Parts {
-        if !std::mem::replace(&mut self.changed, true) {
-            self.head.headers.clone_from(&self.ongoing.facts.headers);
-        }
-        &mut self.head
-    }
-
-    fn attempt(
+    fn attempt_ended(
         &self,
         target: &Arc<Target>,
         address: Option<SocketAddr>,
@@ -266,89 +284,22 @@ impl Running {
         self.ongoing.attempt(Attempt { target, address, outcome, status, ms });
     }
 
-    /// The first toxic that spoils the making of the upstream connection.
-    fn connect_fault(&self, plan: &Plan) -> Option<ConnectFault> {
-        let faults = self.ongoing.toxics(plan).filter_map(|toxic| Some((toxic, toxic.connect?)));
-        let mut dialling = faults.filter(|(_, fault)| fault.is_of_upstream());
-        let (toxic, fault) = dialling.find(|(toxic, _)| self.ongoing.strikes(plan, toxic))?;
-        self.ongoing.struck(toxic.id.toxic, self.ongoing.now());
-        Some(fault)
-    }
-
-    /// Starts the toxics that act on heads.
-    fn filters(&self, plan: &Plan) -> Vec<Filter> {
-        if !self.ongoing.has_toxics(plan) {
-            return Vec::new();
-        }
-        let mut filters = Vec::new();
-        for toxic in self.ongoing.toxics(plan) {
-            if toxic.level != Level::Exchange || !self.ongoing.strikes(plan, toxic) {
-                continue;
-            }
-            let Some(dice) = self.ongoing.dice(toxic.id.toxic) else { continue };
-            let direction = toxic.spec.stream;
-            let form =
-                if direction == Direction::Upstream { body_form(self.headers()) } else { BodyForm::Opaque };
-            match toxic.start(&self.ongoing.facts.scope(direction, form, None), dice) {
-                Instance::Exchange(filter) => filters.push(Filter { id: toxic.id, direction, filter }),
-                Instance::Idle(reason) => self.ongoing.passed_over(toxic.id.toxic, reason),
-                Instance::Bytes(_) | Instance::Connect(_) | Instance::Body(_) => {}
+    /// No upstream has given a response.
+    ///
+    /// # Errors
+    /// The code with which the client's stream is reset.
+    fn failed(&self, failed: Failed) -> Result<Response<Body>, BodyError> {
+        match failed {
+            Failed::RequestBroke => self.request_broke(),
+            Failed::Trouble(trouble) | Failed::Unreachable(trouble) => Ok(self.trouble(&trouble)),
+            Failed::Upstream(error) => {
+                if let Some(reason) = error.reset().filter(|_| self.ongoing.http2) {
+                    // The upstream has spoken, if only by a code that may mean "ask again".
+                    self.ongoing.finish(End { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
+                    return Err(BodyError::Reset(reason.into()));
+                }
+                Ok(self.trouble(&Trouble::new(error.status(), error.code(), error.to_string())))
             }
         }
-        filters
     }
-
-    async fn before_the_request(&mut self, filters: &mut [Filter]) -> Course {
-        for Filter { id, filter, .. } in filters {
-            let now = self.ongoing.now();
-            let decision = filter.on_request(self.head_mut(), now);
-            if let course @ Course::Instead(_) = follow(&self.ongoing, *id, decision).await {
-                return course;
-            }
-        }
-        Course::Forward
-    }
-
-    async fn after_the_head(&self, filters: &mut [Filter], head: &mut response::Parts) -> Course {
-        for Filter { id, filter, .. } in filters {
-            let decision = filter.on_response(head, self.ongoing.now());
-            if let course @ Course::Instead(_) = follow(&self.ongoing, *id, decision).await {
-                return course;
-            }
-        }
-        Course::Forward
-    }
-}
-
-/// Does the waiting that a filter asks for.
-async fn follow(ongoing: &Ongoing, id: StageId, decision: Decision) -> Course {
-    if decision.struck {
-        ongoing.struck(id.toxic, ongoing.now());
-    }
-    if let Some(reason) = decision.skipped {
-        ongoing.passed_over(id.toxic, reason);
-    }
-    if !decision.after.is_zero() && !ongoing.wait(id, Some(decision.after)).await {
-        return Course::Forward;
-    }
-    match decision.verdict {
-        Verdict::Forward => Course::Forward,
-        Verdict::Hang(how_long) => {
-            if ongoing.wait(id, how_long).await {
-                Course::Instead(Verdict::Hang(how_long))
-            } else {
-                Course::Forward
-            }
-        }
-        verdict => Course::Instead(verdict),
-    }
-}
-
-fn bodies(
-    filters: &mut [Filter],
-    direction: Direction,
-    mut body: impl FnMut(&mut Filter) -> Option<aconite_toxics::BodyFilter>,
-) -> Vec<Ready> {
-    let concerned = filters.iter_mut().filter(|filter| filter.direction == direction);
-    concerned.map(|filter| (filter.id, body(filter))).collect()
 }

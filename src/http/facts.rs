@@ -104,10 +104,15 @@ impl Facts {
         }
     }
 
-    /// What the body of the response is made of, by its head and by what was asked for.
-    pub(crate) fn response_form(&self, status: StatusCode, headers: &HeaderMap) -> BodyForm {
+    /// What the body of a response in this dialect is made of, by its head and by what was asked for.
+    pub(crate) fn response_form(
+        &self,
+        dialect: Option<Dialect>,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> BodyForm {
         let response = Response {
-            dialect: self.dialect,
+            dialect,
             streaming: self.streaming() == Some(true),
             success: status.is_success(),
             content_type: content_type(headers),

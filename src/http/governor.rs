@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::{body::meter_for, ongoing::Ongoing};
+use super::{body::meter_for, ongoing::Party};
 use crate::{
     link::{Governor, ProxyHeld},
     metrics::WaitsByToxic,
@@ -19,9 +19,9 @@ use bytes::Bytes;
 
 type Lifted = Box<dyn StreamFilter<Event>>;
 
-/// Answers for one body of one exchange.
+/// Answers for one body of an exchange, or of an attempt.
 pub(crate) struct BodyGovernor {
-    ongoing: Arc<Ongoing>,
+    party: Party,
     scope: Scope,
     plan: PlanWatch,
     /// What the exchange's own filters have already started for this body.
@@ -39,11 +39,11 @@ pub(crate) struct BodyGovernor {
 pub(crate) type Ready = (StageId, Option<BodyFilter>);
 
 impl BodyGovernor {
-    pub(crate) fn new(ongoing: Arc<Ongoing>, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
-        let plan = PlanWatch::new(ongoing.site.plan.clone(), None);
+    pub(crate) fn new(party: Party, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
+        let plan = PlanWatch::new(party.toxics().receiver().clone(), None);
         let meter = if unreadable { None } else { meter_for(scope.body) };
         let mut governor = Self {
-            ongoing,
+            party,
             scope,
             plan,
             ready: Vec::new(),
@@ -55,7 +55,7 @@ impl BodyGovernor {
         for (id, filter) in ready {
             let lifted = filter.map(|filter| governor.lifted(filter)).transpose();
             let lifted = lifted.unwrap_or_else(|reason| {
-                governor.ongoing.passed_over(id.toxic, reason);
+                governor.party.toxics().passed_over(id.toxic, reason);
                 None
             });
             governor.ready.push((id, lifted));
@@ -63,8 +63,8 @@ impl BodyGovernor {
         governor
     }
 
-    pub(crate) fn ongoing(&self) -> &Arc<Ongoing> {
-        &self.ongoing
+    pub(crate) fn party(&self) -> &Party {
+        &self.party
     }
 
     pub(crate) fn meter(&self) -> Option<&Meter> {
@@ -85,12 +85,13 @@ impl BodyGovernor {
         if let Some(meter) = &mut self.meter {
             meter.feed(bytes);
         }
+        let Some(exchange) = self.party.exchange() else { return };
         match self.scope.direction {
             Direction::Downstream => {
                 let events = self.meter.as_ref().map_or(0, Meter::events);
-                self.ongoing.sent(self.passed, events);
+                exchange.sent(self.passed, events);
             }
-            Direction::Upstream => self.ongoing.forwarded(self.passed),
+            Direction::Upstream => exchange.forwarded(self.passed),
         }
     }
 
@@ -99,7 +100,7 @@ impl BodyGovernor {
     }
 
     fn lifted(&self, filter: BodyFilter) -> Result<Lifted, &'static str> {
-        let limit = self.ongoing.site.max_edit_bytes();
+        let limit = self.party.ongoing().site.max_edit_bytes();
         match (filter, self.scope.body) {
             (BodyFilter::Bytes(filter), _) => Ok(Box::new(OnBytes::new(filter, self.meter))),
             (BodyFilter::Events(_) | BodyFilter::Document(_), _) if self.unreadable => Err("encoded"),
@@ -114,7 +115,7 @@ impl BodyGovernor {
     }
 
     fn begin(&self, toxic: &Armed) -> Result<Lifted, &'static str> {
-        let dice = self.ongoing.dice(toxic.id.toxic).ok_or("unknown")?;
+        let dice = self.party.toxics().dice(toxic.id.toxic).ok_or("unknown")?;
         let scope = Scope { passed: self.passed, ..self.scope.clone() };
         match toxic.start(&scope, dice) {
             Instance::Exchange(mut filter) => {
@@ -166,12 +167,13 @@ impl Governor<Event> for BodyGovernor {
 
     fn wanted(&mut self) -> Vec<StageId> {
         let plan = self.plan.see();
-        if !self.ongoing.has_toxics(&plan) && self.ready.is_empty() {
+        let toxics = self.party.toxics();
+        if !toxics.act_on_messages(&plan) && self.ready.is_empty() {
             return Vec::new();
         }
-        self.ongoing.out_of_reach(&plan, |toxic| beyond(toxic, &self.scope, false));
-        let toxics = self.ongoing.toxics(&plan).filter(|toxic| concerns(toxic, &self.scope));
-        toxics.filter(|toxic| self.ongoing.strikes(&plan, toxic)).map(|toxic| toxic.id).collect()
+        toxics.out_of_reach(&plan, |toxic| beyond(toxic, &self.scope, false));
+        let concerned = toxics.all(&plan).filter(|toxic| concerns(toxic, &self.scope));
+        concerned.filter(|toxic| toxics.strikes(&plan, toxic)).map(|toxic| toxic.id).collect()
     }
 
     fn start(&mut self, id: StageId) -> Option<Lifted> {
@@ -179,19 +181,20 @@ impl Governor<Event> for BodyGovernor {
             return ready.1.take();
         }
         let plan = self.plan.see();
-        let toxic = self.ongoing.toxics(&plan).find(|toxic| toxic.id == id)?;
-        self.begin(toxic).map_err(|reason| self.ongoing.passed_over(id.toxic, reason)).ok()
+        let toxics = self.party.toxics();
+        let toxic = toxics.all(&plan).find(|toxic| toxic.id == id)?;
+        self.begin(toxic).map_err(|reason| toxics.passed_over(id.toxic, reason)).ok()
     }
 
     fn report(&mut self, id: StageId, report: Report) {
-        self.ongoing.report(id.toxic, report);
+        self.party.toxics().report(id.toxic, report);
     }
 
     fn held(&self) -> Arc<ProxyHeld> {
-        Arc::clone(&self.ongoing.site.held)
+        Arc::clone(&self.party.ongoing().site.held)
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {
-        self.waits.add(id.toxic, wait, || self.ongoing.waits(id.toxic));
+        self.waits.add(id.toxic, wait, || self.party.toxics().waits(id.toxic));
     }
 }

@@ -10,8 +10,9 @@ use http::HeaderMap;
 use http_body::Frame;
 
 use super::{
+    broken::Broken,
     coding::{Coding, Decoding},
-    source::{Broken, Source},
+    source::Source,
 };
 
 /// The beginning of a body, or all of it, and where the rest comes from. As a source it gives all of that in order.

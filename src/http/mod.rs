@@ -1,6 +1,7 @@
 //! HTTP: reverse and forward proxying, one exchange at a time.
 mod again;
 mod body;
+mod broken;
 mod capture;
 mod client;
 mod coding;
@@ -17,6 +18,7 @@ mod governor;
 mod guard;
 mod headers;
 mod held;
+mod http1_body;
 mod in_band;
 mod inbound;
 mod ongoing;
@@ -24,6 +26,7 @@ mod own_answer;
 mod patience;
 mod pool;
 mod proxy;
+mod route;
 mod server;
 mod source;
 mod target;

@@ -1,24 +1,27 @@
 //! One exchange while it goes on: what was decided for it, and what is written down of it.
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use aconite_toxics::{Dice, Report, StageId};
 use aconite_toxics::{End, How, Side};
 use tokio::time::Instant;
 
+mod attempt;
+mod toxics;
 mod unstruck;
 
-use super::{capture::Capture, client::Client, facts::Facts, proxy::HttpProxy, source::Broken};
+pub(crate) use attempt::{Attempt, Party};
+pub(crate) use toxics::{ToxicState, Toxics};
+
+use super::{broken::Broken, capture::Capture, facts::Facts};
 use crate::{
     connection::ConnectionShared,
-    journal::{Attempt, Captured, Course, Record, Strike, recorded},
+    journal::{self, Captured, Course, Record, recorded},
     link::{OpenStream, SocketControl},
-    metrics::Waits,
     plan::{Armed, Decisions, Plan},
     secrets,
     site::Site,
@@ -27,20 +30,17 @@ use crate::{
 /// One exchange while it goes on. Shared by the bodies of its two messages.
 pub(crate) struct Ongoing {
     pub(crate) site: Arc<Site>,
-    pub(crate) proxy: Arc<HttpProxy>,
     pub(crate) facts: Facts,
-    /// A toxic that the request brought along.
-    pub(crate) own: Option<Arc<Armed>>,
     /// The client's connection.
     pub(crate) connection: Arc<ConnectionShared>,
     pub(crate) control: SocketControl,
     /// Whether the client speaks HTTP/2.
     pub(crate) http2: bool,
     pub(crate) started: Instant,
-    /// The toxics as the exchange began.
-    plan: Arc<Plan>,
     record: Arc<Record>,
-    decisions: Mutex<Made>,
+    /// Seeds the dice.
+    number: u64,
+    toxics: ToxicState,
     finished: AtomicBool,
     answering: AtomicBool,
     /// The code of the reset that ended a stream; `NO_RESET` for none.
@@ -62,37 +62,29 @@ struct Captures {
     response: Capture,
 }
 
-struct Made {
-    decisions: Decisions,
-    /// The one toxic that an exclusive proxy lets act.
-    chosen: Option<u64>,
-}
-
 impl Ongoing {
     pub(crate) fn new(
-        client: &Client,
+        connection: Arc<ConnectionShared>,
+        control: SocketControl,
         plan: &Arc<Plan>,
         facts: Facts,
         own: Option<Arc<Armed>>,
         record: Arc<Record>,
-        number: u64,
         stream: Option<OpenStream>,
     ) -> Self {
+        let number = connection.site.number_of(facts.test_id.as_deref());
+        let decisions = Decisions::new(number, connection.peer.ip());
+        let toxics = ToxicState::new(Arc::clone(plan), own, None, facts.dialect, decisions);
         Self {
-            site: Arc::clone(&client.connection.site),
-            proxy: Arc::clone(&client.proxy),
+            site: Arc::clone(&connection.site),
             facts,
-            own,
-            connection: Arc::clone(&client.connection),
-            control: client.control.clone(),
-            http2: client.http2,
+            connection,
+            control,
+            http2: stream.is_some(),
             started: Instant::now(),
-            plan: Arc::clone(plan),
             record,
-            decisions: Mutex::new(Made {
-                decisions: Decisions::new(number, client.connection.peer.ip()),
-                chosen: None,
-            }),
+            number,
+            toxics,
             finished: AtomicBool::new(false),
             answering: AtomicBool::new(false),
             reset: AtomicU64::new(NO_RESET),
@@ -107,105 +99,13 @@ impl Ongoing {
         self.started.elapsed()
     }
 
+    /// The toxics on the whole exchange.
+    pub(crate) fn toxics(&self) -> Toxics<'_> {
+        Toxics { ongoing: self, state: &self.toxics, plan: &self.site.plan }
+    }
+
     fn ms(&self) -> f64 {
         millis(self.now())
-    }
-
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.decisions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The toxics that may strike this exchange by the plan, the one that it brought along first.
-    pub(crate) fn toxics<'a>(&'a self, plan: &'a Plan) -> impl Iterator<Item = &'a Arc<Armed>> {
-        self.own.iter().filter(|_| plan.on).chain(&plan.toxics)
-    }
-
-    /// Whether any of them acts on messages, and not on bytes alone.
-    pub(crate) fn has_toxics(&self, plan: &Plan) -> bool {
-        plan.strikes_messages || (plan.on && self.own.is_some())
-    }
-
-    /// Whether a toxic strikes this exchange. Decided once, and written down when it is.
-    pub(crate) fn strikes(&self, plan: &Plan, toxic: &Arc<Armed>) -> bool {
-        let mut made = self.made();
-        if plan.exclusive && made.chosen.is_some_and(|chosen| chosen != toxic.id.toxic) {
-            return false;
-        }
-        let news = made.decisions.given(toxic.id.toxic).is_none();
-        let facts = self.facts.as_request_facts();
-        let Some(ticket) = made.decisions.ticket(plan, toxic, Some(&facts)) else { return false };
-        let good = ticket.is_good();
-        if news {
-            let strike = Strike {
-                name: toxic.spec.name.clone(),
-                kind: toxic.spec.kind.clone(),
-                roll: ticket.roll,
-                reason: ticket.refused.map(str::to_owned),
-                waits_for: toxic.spec.attributes.get("at").cloned(),
-                ..Strike::default()
-            };
-            self.record.note(|course| {
-                // One that acted may have been removed, and another of its name added.
-                let known =
-                    course.toxics.iter().rposition(|known| known.name == strike.name && !known.struck);
-                let idle = |at: usize| course.toxics[at].reason.as_deref().is_none_or(crate::plan::is_idle);
-                match known {
-                    // What kept it from acting may be over.
-                    Some(at) if idle(at) => course.toxics[at] = strike,
-                    Some(at) => course.toxics[at].roll = strike.roll,
-                    None => course.decided(strike),
-                }
-            });
-            if let Some(reason) = ticket.refused {
-                self.site.metrics.passed(&self.site.name, &toxic.spec.kind, reason);
-                self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
-            }
-        }
-        if good && plan.exclusive {
-            made.chosen = Some(toxic.id.toxic);
-        }
-        good
-    }
-
-    /// The dice of a toxic that strikes here, as they were after the roll against its toxicity.
-    pub(crate) fn dice(&self, toxic: u64) -> Option<Dice> {
-        self.made().decisions.given(toxic).map(|ticket| ticket.dice.clone())
-    }
-
-    /// The names of the toxics that apply and may be told of.
-    pub(crate) fn marks(&self, applies: impl Fn(&Armed) -> bool) -> Vec<String> {
-        let made = self.made();
-        let tickets = made.decisions.tickets().filter(|ticket| ticket.is_good());
-        let marked = tickets.filter(|ticket| ticket.toxic.spec.marker && applies(&ticket.toxic));
-        marked.map(|ticket| ticket.toxic.spec.name.clone()).collect()
-    }
-
-    /// A filter has something to say.
-    pub(crate) fn report(&self, toxic: u64, report: Report) {
-        if let Some(at) = report.struck {
-            self.struck(toxic, at);
-        } else if let Some(reason) = report.skipped {
-            self.passed_over(toxic, reason);
-        }
-    }
-
-    /// A toxic has struck.
-    pub(crate) fn struck(&self, toxic: u64, at: Duration) {
-        let Some((name, kind)) = self.name_of(toxic) else { return };
-        let mut first = false;
-        self.record.note(|course| {
-            if let Some(strike) = course.toxics.iter_mut().rfind(|strike| strike.name == name)
-                && !strike.struck
-            {
-                *strike = Strike { struck: true, at: Some(millis(at)), reason: None, ..strike.clone() };
-                first = true;
-            }
-        });
-        if first {
-            self.site.metrics.struck(&self.site.name, &kind);
-            tracing::debug!(proxy = %self.site.name, toxic = %name, exchange = self.record.id, "a toxic struck");
-            self.tell("toxic.struck", &name, &kind, None);
-        }
     }
 
     /// The names of the toxics that have struck so far.
@@ -216,63 +116,6 @@ impl Ongoing {
             names = struck.map(|strike| strike.name.clone()).collect();
         });
         names
-    }
-
-    fn tell(&self, event: &'static str, name: &str, kind: &str, reason: Option<&str>) {
-        self.site.journal.tell(event, || {
-            serde_json::json!({
-                "proxy": &*self.site.name,
-                "toxic": name,
-                "type": kind,
-                "exchange": self.record.id,
-                "scene": self.facts.scene.as_deref().map(recorded),
-                "test_id": self.facts.test_id.as_deref().map(recorded),
-                "reason": reason,
-            })
-        });
-    }
-
-    fn name_of(&self, toxic: u64) -> Option<(String, String)> {
-        let made = self.made();
-        let spec = &made.decisions.given(toxic)?.toxic.spec;
-        Some((spec.name.clone(), spec.kind.clone()))
-    }
-
-    /// Waits, unless the toxic that asks for it goes away. Whether the wait was to its end.
-    pub(crate) async fn wait(&self, id: StageId, how_long: Option<Duration>) -> bool {
-        let over = async {
-            match how_long {
-                Some(how_long) => tokio::time::sleep(how_long).await,
-                None => std::future::pending().await,
-            }
-        };
-        let began = Instant::now();
-        let ids = [id];
-        let to_its_end = tokio::select! {
-            () = over => true,
-            () = self.gone(&ids) => false,
-        };
-        if let Some(waits) = self.waits(id.toxic) {
-            waits.add(began.elapsed());
-        }
-        to_its_end
-    }
-
-    /// Waits until none of these toxics is in effect.
-    pub(crate) async fn gone(&self, ids: &[StageId]) {
-        let mut plan = self.site.plan.clone();
-        let acts = |id: &StageId, plan: &Plan| self.toxics(plan).any(|toxic| toxic.id.toxic == id.toxic);
-        // The proxy's end drops the exchange by itself.
-        if plan.wait_for(|plan| !ids.iter().any(|id| acts(id, plan))).await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    /// Where to count how long a toxic holds something.
-    pub(crate) fn waits(&self, toxic: u64) -> Option<Arc<Waits>> {
-        let made = self.made();
-        let kind = &made.decisions.given(toxic)?.toxic.spec.kind;
-        Some(self.site.metrics.waits(&self.site.name, kind))
     }
 
     /// What the request's body said came to light later.
@@ -286,7 +129,7 @@ impl Ongoing {
     }
 
     /// An upstream was tried.
-    pub(crate) fn attempt(&self, attempt: Attempt) {
+    pub(crate) fn attempt(&self, attempt: journal::Attempt) {
         self.record.note(|course| {
             // One is the rule.
             course.attempts.reserve_exact(1);
@@ -412,7 +255,7 @@ impl Ongoing {
         if self.finished.swap(true, Relaxed) {
             return;
         }
-        self.settle();
+        self.toxics().settle();
         let ms = self.ms();
         self.record.note(|course| {
             course.duration_ms = Some(ms);

@@ -10,6 +10,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
+use super::route::Policy;
 use crate::{dial::Place, secrets::redacted_url, sim::Simulator};
 
 /// An upstream.
@@ -24,6 +25,9 @@ pub(crate) enum Target {
     },
     /// A simulated provider inside this process.
     Simulated { name: Arc<str>, simulator: Arc<Simulator> },
+    /// Upstreams of which a policy chooses, one attempt after the other.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no configuration leads to a policy yet"))]
+    Route { name: Arc<str>, policy: Arc<dyn Policy> },
 }
 
 /// A server on the network: scheme, host and port.
@@ -168,7 +172,7 @@ impl Target {
                 let with_base = if prefix.is_empty() { String::new() } else { format!(" and {joined}") };
                 format!("{path}{with_base} to {scheme}://{}{joined}", origin.authority)
             }
-            Self::Simulated { .. } => format!("{path} to {self}{joined}"),
+            Self::Simulated { .. } | Self::Route { .. } => format!("{path} to {self}{joined}"),
         }
     }
 
@@ -195,6 +199,7 @@ impl fmt::Display for Target {
         match self {
             Self::Server { origin, .. } => origin.fmt(f),
             Self::Simulated { name, .. } => write!(f, "sim://{name}"),
+            Self::Route { name, .. } => write!(f, "route {name}"),
         }
     }
 }

@@ -256,7 +256,7 @@ async fn terminate(
     // What is offered to the client is what the upstream speaks, so that gRPC finds HTTP/2 on both sides.
     let http2 = hello.offers(tls::ALPN_H2)
         && match &*end.target {
-            Target::Simulated { .. } => true,
+            Target::Simulated { .. } | Target::Route { .. } => true,
             Target::Server { origin, .. } => {
                 Box::pin(proxy.upstreams.speaks_http2(origin)).await.unwrap_or(false)
             }

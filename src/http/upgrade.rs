@@ -3,17 +3,16 @@ mod relay;
 
 use std::sync::Arc;
 
-use http::{Response, StatusCode, response};
+use http::{Response, response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
 use super::{
-    body::{Body, Source},
+    body::Body,
     extended_connect,
     headers::{self, Hop},
     ongoing::Ongoing,
-    own_answer::{self, Trouble},
-    upstream::upgraded,
+    upstream::Switching,
 };
 use relay::Relayed;
 
@@ -28,10 +27,8 @@ pub(crate) fn switch(
     ongoing: &Arc<Ongoing>,
     client: OnUpgrade,
     head: response::Parts,
-    source: Source,
+    upstream: Switching,
 ) -> Response<Body> {
-    let Source::Http1(source) = source else { return not_possible(ongoing) };
-    let connection = source.kept.map(|(connection, ..)| connection);
     let mut answer = Response::new(Body::Empty);
     let hop = Hop { request: false, http2: ongoing.http2, upgrade: !ongoing.http2 };
     let told = if ongoing.http2 {
@@ -42,11 +39,10 @@ pub(crate) fn switch(
         head.headers.clone()
     };
     *answer.headers_mut() = headers::for_next_hop(&told, hop).unwrap_or(told);
-    let mut upstream = Response::from_parts(head, source.incoming);
     ongoing.answered(answer.status().as_u16(), false);
     let relayed = Relayed::new(Arc::clone(ongoing));
     let joined = async move {
-        match tokio::try_join!(client, upgraded(&mut upstream, connection)) {
+        match tokio::try_join!(client, upstream.upgraded(head)) {
             Ok((client, upstream)) => relayed.run(TokioIo::new(client), TokioIo::new(upstream)).await,
             Err(error) => tracing::debug!(%error, "a connection was not handed over after a 101"),
         }
@@ -58,12 +54,4 @@ pub(crate) fn switch(
         ongoing.connection.goes_on_with(joined);
     }
     answer
-}
-
-fn not_possible(ongoing: &Ongoing) -> Response<Body> {
-    let message = "the upstream switched protocols on a connection that cannot be handed over";
-    let trouble = Trouble::new(StatusCode::BAD_GATEWAY, "upgrade_failed", message);
-    ongoing.answered(StatusCode::BAD_GATEWAY.as_u16(), false);
-    ongoing.failed(trouble.code());
-    own_answer::refusal(&trouble)
 }

@@ -12,19 +12,22 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode, Version, response};
 use hyper::{
     body::Incoming,
     client::conn::{http1, http2},
+    upgrade::Upgraded,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::AlertDescription;
+use tokio::net::TcpStream;
 
 use super::{
     body::{Body, Source},
+    http1_body::Http1Body,
     pool::{Connection, HostPool, Http1, Http2, SharedPool},
     target::Origin,
-    upstream_io::UpstreamIo,
+    upstream_io::{Io, Socket, UpstreamIo},
 };
 use crate::{
     dial::{DialError, Dialer},
@@ -67,6 +70,15 @@ pub(crate) struct Answer {
     pub(crate) address: Option<SocketAddr>,
     /// What became of a first attempt, if there was one.
     pub(crate) retried: Option<&'static str>,
+    /// The connection, if the response is a `101`. The response has no body then.
+    pub(crate) switching: Option<Switching>,
+}
+
+/// A connection to an upstream on which HTTP/1 is over.
+pub(crate) struct Switching {
+    incoming: Incoming,
+    /// What still drives it, if anything has to.
+    connection: Option<Box<Http1>>,
 }
 
 /// In which version of HTTP a request is sent.
@@ -78,6 +90,15 @@ pub(crate) enum Speak {
     Negotiated,
     /// HTTP/2, without TLS by prior knowledge.
     Http2,
+}
+
+/// On which connections a request may be sent.
+#[derive(Clone, Copy)]
+pub(crate) enum Link<'a> {
+    /// On those that other requests use too, kept or new.
+    Shared,
+    /// On one of its own, with something around its bytes.
+    Own(&'a (dyn Fn(TcpStream) -> Box<dyn Io> + Send + Sync)),
 }
 
 impl Speak {
@@ -102,10 +123,14 @@ impl Upstreams {
         &self,
         origin: &Origin,
         speak: Speak,
+        link: Link<'_>,
         build: impl Fn(bool) -> Request<()>,
         mut body: Body,
     ) -> Result<Answer, UpstreamError> {
-        let pool = self.pool.host(origin, self.tls.current().number);
+        let pool = match link {
+            Link::Shared => self.pool.host(origin, self.tls.current().number),
+            Link::Own(_) => Arc::default(),
+        };
         let mut retried = None;
         let mut kept = pool.take(speak);
         loop {
@@ -115,7 +140,7 @@ impl Upstreams {
                     self.dialer.may_use(&origin.into(), connection.address())?;
                     connection
                 }
-                None => Box::pin(self.connect(origin, &pool, speak)).await?,
+                None => Box::pin(self.connect(origin, &pool, speak, link)).await?,
             };
             let again = body.again();
             let mut failure = match self.send_on(connection, &pool, &build, body).await {
@@ -126,10 +151,11 @@ impl Upstreams {
                 // A neighbour may have made a new one meanwhile.
                 kept = pool.take(speak);
             }
-            let (outcome, again) = (failure.outcome(), failure.again(again));
+            let (outcome, sent) = (failure.outcome(), failure.is_sent());
+            let again = failure.again(again);
             match again {
                 Some(again) if retried.is_none() => body = again,
-                _ => return Err(failure.into_error(origin)),
+                _ => return Err(failure.into_error(origin, sent)),
             }
             retried = Some(outcome);
         }
@@ -144,7 +170,7 @@ impl Upstreams {
         if let Some(known) = pool.speaks_http2() {
             return Ok(known);
         }
-        Ok(match self.connect(origin, &pool, Speak::Negotiated).await? {
+        Ok(match self.connect(origin, &pool, Speak::Negotiated, Link::Shared).await? {
             Connection::Http1(connection) => {
                 pool.keep_fresh(connection);
                 false
@@ -158,14 +184,15 @@ impl Upstreams {
         origin: &Origin,
         pool: &Arc<HostPool>,
         speak: Speak,
+        link: Link<'_>,
     ) -> Result<Connection, UpstreamError> {
         const REFUSED: AlertDescription = AlertDescription::NoApplicationProtocol;
-        match self.connect_by(origin, pool, speak).await {
+        match self.connect_by(origin, pool, speak, link).await {
             Err(UpstreamError::Tls { source: ConnectError::Refused { alert: REFUSED, .. }, .. })
                 if speak == Speak::Http1 =>
             {
                 pool.only_http2();
-                self.connect_by(origin, pool, Speak::Http2).await
+                self.connect_by(origin, pool, Speak::Http2, link).await
             }
             Ok(Connection::Http1(connection)) if speak == Speak::Negotiated => {
                 pool.only_http1();
@@ -180,8 +207,13 @@ impl Upstreams {
         origin: &Origin,
         pool: &Arc<HostPool>,
         speak: Speak,
+        link: Link<'_>,
     ) -> Result<Connection, UpstreamError> {
         let (stream, address) = self.dialer.dial(&origin.into()).await?;
+        let stream = match link {
+            Link::Shared => Socket::Tcp(stream),
+            Link::Own(around) => Socket::Toxic(around(stream)),
+        };
         if !origin.tls {
             let io = UpstreamIo::plain(stream);
             return match speak {
@@ -221,7 +253,7 @@ impl Upstreams {
             .allow_obsolete_multiline_headers_in_responses(true)
             .handshake(TokioIo::new(io))
             .await
-            .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
+            .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source, sent: false })?;
         let driver = Box::pin(connection.with_upgrades());
         Ok(Connection::Http1(Box::new(Http1 {
             sender,
@@ -248,7 +280,7 @@ impl Upstreams {
             .initial_max_send_streams(1)
             .handshake(TokioIo::new(io))
             .await
-            .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source })?;
+            .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source, sent: false })?;
         // Ends when the last sender is gone or the upstream closes.
         tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -278,12 +310,12 @@ impl Upstreams {
                     source: failed.into_error(),
                 })?;
                 let response = response.map(Source::Incoming);
-                Ok(Answer { response, address: Some(address), retried: None })
+                Ok(Answer { response, address: Some(address), retried: None, switching: None })
             }
             Connection::Http1(connection) => {
                 let address = connection.address;
-                let response = self.send_http1(connection, pool, build(false).map(|()| body)).await?;
-                Ok(Answer { response, address: Some(address), retried: None })
+                let answer = self.send_http1(connection, pool, build(false).map(|()| body)).await?;
+                Ok(Answer { address: Some(address), ..answer })
             }
         }
     }
@@ -294,7 +326,7 @@ impl Upstreams {
         mut connection: Box<Http1>,
         pool: &Arc<HostPool>,
         request: Request<Body>,
-    ) -> Result<Response<Source>, Failure> {
+    ) -> Result<Answer, Failure> {
         let before = connection.read.load(Relaxed);
         let outcome = {
             let mut answer = pin!(connection.sender.try_send_request(request));
@@ -314,9 +346,16 @@ impl Upstreams {
         };
         match outcome {
             Ok((response, driving)) => {
-                let kept = driving.then(|| (connection, Arc::clone(pool)));
-                let switching = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                Ok(response.map(|incoming| Source::http1(incoming, kept, switching)))
+                let (head, incoming) = response.into_parts();
+                let (source, switching) = if head.status == StatusCode::SWITCHING_PROTOCOLS {
+                    let connection = driving.then_some(connection);
+                    (Source::Full(None), Some(Switching { incoming, connection }))
+                } else {
+                    let kept = driving.then(|| (connection, Arc::clone(pool)));
+                    (Source::Piece(Box::new(Http1Body::new(incoming, kept))), None)
+                };
+                let response = Response::from_parts(head, source);
+                Ok(Answer { response, address: None, retried: None, switching })
             }
             Err(mut failed) => Err(Failure {
                 unsent: failed.take_message().map(|request| Box::new(request.into_body())),
@@ -332,17 +371,21 @@ pub(crate) const MAX_HEADER_SECTION: usize = 256 * 1024;
 /// The most header fields, in either direction.
 pub(crate) const MAX_HEADERS: usize = 2000;
 
-/// What an upstream's connection becomes after its `101`; `connection` is what still drives it, if anything has to.
-pub(crate) async fn upgraded(
-    response: &mut Response<Incoming>,
-    mut connection: Option<Box<Http1>>,
-) -> Result<hyper::upgrade::Upgraded, hyper::Error> {
-    let mut upgrade = pin!(hyper::upgrade::on(response));
-    poll_fn(|cx| {
-        if connection.as_mut().is_some_and(|connection| connection.drive(cx).is_ready()) {
-            connection = None;
-        }
-        upgrade.as_mut().poll(cx)
-    })
-    .await
+impl Switching {
+    /// What the connection becomes after the `101` with this head.
+    ///
+    /// # Errors
+    /// If it ended.
+    pub(crate) async fn upgraded(self, head: response::Parts) -> Result<Upgraded, hyper::Error> {
+        let Self { incoming, mut connection } = self;
+        let mut response = Response::from_parts(head, incoming);
+        let mut upgrade = pin!(hyper::upgrade::on(&mut response));
+        poll_fn(|cx| {
+            if connection.as_mut().is_some_and(|connection| connection.drive(cx).is_ready()) {
+                connection = None;
+            }
+            upgrade.as_mut().poll(cx)
+        })
+        .await
+    }
 }

@@ -28,16 +28,73 @@ pub(crate) struct UpstreamIo {
 }
 
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+/// A connection to an upstream, before TLS.
+pub(crate) enum Socket {
+    Tcp(TcpStream),
+    /// With toxics on its bytes.
+    Toxic(Box<dyn Io>),
+}
+
+/// Bytes in both directions.
+pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// Calls the same method on whatever carries the bytes.
+macro_rules! socket {
+    ($this:expr, $method:ident, $($argument:expr),+) => {
+        match $this.get_mut() {
+            Socket::Tcp(stream) => Pin::new(stream).$method($($argument),+),
+            Socket::Toxic(io) => Pin::new(&mut **io).$method($($argument),+),
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        socket!(self, poll_read, cx, buf)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        socket!(self, poll_write, cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        socket!(self, poll_write_vectored, cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => stream.is_write_vectored(),
+            Self::Toxic(io) => io.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        socket!(self, poll_flush, cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        socket!(self, poll_shutdown, cx)
+    }
 }
 
 impl UpstreamIo {
-    pub(crate) fn plain(stream: TcpStream) -> Self {
+    pub(crate) fn plain(stream: Socket) -> Self {
         Self { stream: Stream::Plain(stream), unwritable: false, read: Arc::default() }
     }
 
-    pub(crate) fn tls(stream: TlsStream<TcpStream>) -> Self {
+    pub(crate) fn tls(stream: TlsStream<Socket>) -> Self {
         Self { stream: Stream::Tls(Box::new(stream)), unwritable: false, read: Arc::default() }
     }
 
@@ -109,7 +166,8 @@ impl AsyncWrite for UpstreamIo {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let result = match &mut self.stream {
-            Stream::Plain(_) => return Poll::Ready(Ok(())),
+            Stream::Plain(Socket::Tcp(_)) => return Poll::Ready(Ok(())),
+            Stream::Plain(stream) => ready!(Pin::new(stream).poll_flush(cx)),
             Stream::Tls(stream) => ready!(Pin::new(stream).poll_flush(cx)),
         };
         Poll::Ready(self.written(result.map(|()| 0), 0).map(drop))

@@ -10,7 +10,7 @@ use crate::{BodyFilter, Moment, NEVER, Schedule, Scope, Weight};
 ///
 /// Like a stream filter it waits for nothing: it answers with a [`Decision`],
 /// and the engine does the waiting.
-pub trait ExchangeFilter: Send {
+pub trait ExchangeFilter: Send + Sync {
     /// The request's head arrived; the upstream knows nothing of it yet.
     fn on_request(&mut self, _head: &mut request::Parts, _now: Moment) -> Decision {
         Decision::forward()

@@ -7,15 +7,20 @@ use std::{
 };
 
 use aconite_dialects::Event;
-use aconite_toxics::Step;
-use aconite_toxics::{End, How, Side};
+use aconite_toxics::{End, How, Side, Step};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 use tokio::time::Sleep;
 
 use super::{
-    super::{coding::Decoding, governor::BodyGovernor, ongoing::Ongoing, source::Broken},
+    super::{
+        broken::Broken,
+        coding::Decoding,
+        governor::BodyGovernor,
+        ongoing::{Ongoing, Party},
+        source::Piece,
+    },
     Again, BodyError, Gate, Source, reset_for,
 };
 use crate::link::Lane;
@@ -33,13 +38,17 @@ pub(crate) struct Flow {
     decoded: usize,
     /// The length that the head announces, while nothing changes it.
     length: Option<u64>,
+    /// How the source broke off, if whoever asks for this body is to be told.
+    broken: Option<Broken>,
 }
 
 enum Role {
     /// To the upstream.
     Request { gate: Option<Gate> },
-    /// To the client.
+    /// To the client. An ending is one of the client's connection, or over HTTP/2 of its stream.
     Response,
+    /// To the exchange that an attempt belongs to. An ending is one of the attempt alone.
+    Attempt,
 }
 
 enum State {
@@ -81,12 +90,22 @@ impl Flow {
         flow
     }
 
+    /// The body of an attempt's response on its way to the exchange.
+    pub(crate) fn attempt(
+        source: Source,
+        governor: BodyGovernor,
+        decoding: Option<Decoding>,
+        length: Option<u64>,
+    ) -> Self {
+        Self::new(source, governor, decoding, Role::Attempt, length)
+    }
+
     /// What the same body can be had from once more.
     pub(super) fn again(&self) -> Option<Again> {
         match &self.source {
             Some(Source::Tee(tee)) if self.lane.is_transparent() => {
                 let governor = self.lane.governor();
-                Some(Again::Tee(tee.rewound(), Arc::clone(governor.ongoing()), governor.scope().clone()))
+                Some(Again::Tee(tee.rewound(), governor.party().clone(), governor.scope().clone()))
             }
             _ => None,
         }
@@ -113,7 +132,7 @@ impl Flow {
         role: Role,
         length: Option<u64>,
     ) -> Self {
-        let started = governor.ongoing().started;
+        let started = governor.party().ongoing().started;
         let lane = Lane::new(started, governor);
         Self {
             source: Some(source),
@@ -125,11 +144,16 @@ impl Flow {
             bytes: 0,
             decoded: 0,
             length,
+            broken: None,
         }
     }
 
+    fn party(&self) -> &Party {
+        self.lane.governor().party()
+    }
+
     fn ongoing(&self) -> &Arc<Ongoing> {
-        self.lane.governor().ongoing()
+        self.party().ongoing()
     }
 
     /// Whether nothing is left to come or to send.
@@ -230,11 +254,11 @@ impl Flow {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) => match &mut self.decoding {
                         None => {
-                            // A request that was read whole is in the journal already.
-                            if matches!(source, Source::Incoming(_) | Source::Tee(_) | Source::Held(_))
-                                && matches!(self.role, Role::Request { .. })
+                            if matches!(self.role, Role::Request { .. })
+                                && source.is_of_client()
+                                && let Some(exchange) = self.lane.governor().party().exchange()
                             {
-                                self.lane.governor().ongoing().capture_request(&bytes);
+                                exchange.capture_request(&bytes);
                             }
                             Step::Item(bytes)
                         }
@@ -250,18 +274,20 @@ impl Flow {
                 },
                 Some(Err(broken)) => {
                     let step = if broken.how == How::Fin { Step::Close } else { Step::Reset };
-                    self.ongoing().broke(self.origin(), broken);
+                    self.broke(broken);
                     step
                 }
                 None if self.gave_up() => {
-                    self.ongoing().broke(self.origin(), Broken::ended(How::Rst, Some(h2::Reason::NO_ERROR)));
+                    self.broke(Broken::ended(How::Rst, Some(h2::Reason::NO_ERROR)));
                     Step::Reset
                 }
                 // The client must not take a part for the whole because it comes decoded.
                 None if self.decoding.as_ref().is_some_and(|decoding| !decoding.is_complete()) => Step::Close,
                 None => {
-                    if matches!(self.role, Role::Request { .. }) {
-                        self.ongoing().control.chunks_end();
+                    if matches!(self.role, Role::Request { .. })
+                        && let Some(exchange) = self.party().exchange()
+                    {
+                        exchange.control.chunks_end();
                     }
                     Step::End
                 }
@@ -273,11 +299,12 @@ impl Flow {
         }
     }
 
-    /// Whose body this is.
-    fn origin(&self) -> Side {
-        match self.role {
-            Role::Request { .. } => Side::Client,
-            Role::Response => Side::Upstream,
+    /// The source broke off.
+    fn broke(&mut self, broken: Broken) {
+        let origin = if matches!(self.role, Role::Request { .. }) { Side::Client } else { Side::Upstream };
+        match self.party().exchange() {
+            Some(exchange) => exchange.broke(origin, broken),
+            None => self.broken = Some(broken),
         }
     }
 
@@ -303,7 +330,9 @@ impl Flow {
         let Some(source) = &self.source else { return false };
         match self.role {
             Role::Request { .. } => self.ongoing().http2 && source.stopped_early(),
-            Role::Response => source.stopped_early() && source.missing().is_some_and(|missing| missing > 0),
+            Role::Response | Role::Attempt => {
+                source.stopped_early() && source.missing().is_some_and(|missing| missing > 0)
+            }
         }
     }
 
@@ -311,17 +340,25 @@ impl Flow {
     fn passed(&mut self, bytes: Bytes) -> Frame<Bytes> {
         self.bytes += bytes.len() as u64;
         self.lane.governor_mut().moved(&bytes);
-        if matches!(self.role, Role::Response) {
-            self.ongoing().capture_response(&bytes);
-            self.ongoing().first_byte();
-            if self.is_over() {
-                self.finish(End { side: Side::Upstream, how: How::Clean });
+        match self.role {
+            Role::Response => {
+                self.ongoing().capture_response(&bytes);
+                self.ongoing().first_byte();
+                if self.is_over() {
+                    self.finish(End { side: Side::Upstream, how: How::Clean });
+                }
             }
-        } else if self.is_over() {
             // Nobody asks for an end that is known.
-            self.ongoing().request_passed(self.bytes);
+            Role::Request { .. } if self.is_over() => self.request_passed(),
+            Role::Request { .. } | Role::Attempt => {}
         }
         Frame::data(bytes)
+    }
+
+    fn request_passed(&self) {
+        if let Some(exchange) = self.party().exchange() {
+            exchange.request_passed(self.bytes);
+        }
     }
 
     /// Whether the client has all that the head announced, after which HTTP/1.1 asks for nothing more.
@@ -358,8 +395,12 @@ impl Flow {
             self.state = if self.trailers.is_some() { State::Trailers } else { State::Done };
         }
         match self.role {
+            Role::Attempt => (how != How::Clean).then(|| {
+                let cut_off = BodyError::CutOff;
+                Some(Err(if how == How::Rst { BodyError::Reset(reset_for(how).into()) } else { cut_off }))
+            }),
             Role::Request { .. } => {
-                self.ongoing().request_passed(self.bytes);
+                self.request_passed();
                 (how != How::Clean).then(|| {
                     // The upstream is told the code with which the client gave up.
                     let reason = self.ongoing().reset_reason();
@@ -406,6 +447,24 @@ impl Flow {
     fn finish(&mut self, end: End) {
         let meter = self.lane.governor().meter().cloned().unwrap_or_default();
         self.ongoing().finish(end, self.bytes, meter.events(), meter.unterminated_tail());
+    }
+}
+
+/// A body that has been through toxics, as the source of another one.
+impl Piece for Flow {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let frame = ready!(self.poll(cx));
+        Poll::Ready(
+            frame.map(|frame| frame.map_err(|error| self.broken.take().unwrap_or_else(|| error.into()))),
+        )
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_end_stream()
+    }
+
+    fn exact_size(&self) -> Option<u64> {
+        self.length
     }
 }
 

@@ -1,53 +1,86 @@
-//! The request on its way to the upstream.
+//! The request on its way to an upstream.
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aconite_toxics::{Direction, Level};
-use http::{HeaderValue, Request, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body::Body as _;
 use tokio::sync::oneshot;
 
 use super::{
     super::{
-        body::{Body, Flow, Gate, Source},
-        coding::Coded,
-        facts::{Said, body_form, content_length},
+        body::{Body, Gate, Source},
+        facts::Said,
         framing,
-        governor::{BodyGovernor, beyond, concerns},
         headers::{self, Hop},
         target::{Origin, Target},
-        upstream::{Answer, Speak, UpstreamError},
+        upstream::{Answer, Link, Speak, UpstreamError},
     },
-    Filter, RequestBody, Running, bodies,
-    reply::changes_length,
+    RequestBody, Running,
+    leg::RequestHead,
 };
-use crate::plan::{Armed, Plan};
+
+/// Opens the gate of a request's body when the upstream asks for it.
+pub(super) type GoOn = Option<oneshot::Sender<()>>;
+
+/// What holds a body back whose client expects to be asked for it.
+pub(super) fn gate(headers: &HeaderMap) -> (GoOn, Option<Gate>) {
+    let gate = headers.contains_key(header::EXPECT).then(oneshot::channel::<()>);
+    let (go_on, asked) = gate.unzip();
+    let gate = asked.map(|asked| Gate { asked, patience: Box::pin(tokio::time::sleep(Gate::PATIENCE)) });
+    (go_on, gate)
+}
+
+/// A request that is ready to be sent.
+pub(super) struct Outgoing<'a> {
+    pub(super) head: &'a RequestHead,
+    pub(super) body: Body,
+    pub(super) go_on: GoOn,
+}
 
 impl Running {
-    /// Sends the request upstream.
-    pub(super) async fn ask(
-        &mut self,
-        plan: &Plan,
-        target: &Arc<Target>,
-        authority: &str,
-        filters: &mut [Filter],
-    ) -> Result<Answer, UpstreamError> {
-        let gate = self.headers().contains_key(header::EXPECT).then(oneshot::channel::<()>);
-        let (go_on, asked) = gate.unzip();
-        let gate = asked.map(|asked| Gate { asked, patience: Box::pin(tokio::time::sleep(Gate::PATIENCE)) });
+    /// Sends the request to the one upstream of its exchange.
+    pub(super) async fn ask(&mut self, target: &Target, authority: &str) -> Result<Answer, UpstreamError> {
         let tee = match &self.body {
             RequestBody::Tee(tee) | RequestBody::Read(tee) => Some(tee.rewound()),
             _ => None,
         };
-        let body = self.request_body(plan, filters, gate).await;
+        let (go_on, gate) = gate(self.head.headers());
+        let body = match self.request_source() {
+            None => {
+                self.leg.no_request_body(self.head.headers());
+                Body::Empty
+            }
+            Some(source) => Body::Flow(Box::new(self.leg.request_body(&mut self.head, source, gate).await)),
+        };
+        let outgoing = Outgoing { head: &self.head, body, go_on };
+        let answer = self.send(outgoing, target, authority, Link::Shared).await?;
+        if let Some(tee) = &tee {
+            if let Some(body) = tee.complete() {
+                self.ongoing.said(&Said::by(&body).unwrap_or_default());
+            }
+            // The upstream has it: it is not sent again.
+            tee.forget();
+        }
+        Ok(answer)
+    }
+
+    /// Sends a request to an upstream.
+    pub(super) async fn send(
+        &self,
+        outgoing: Outgoing<'_>,
+        target: &Target,
+        authority: &str,
+        link: Link<'_>,
+    ) -> Result<Answer, UpstreamError> {
+        let Outgoing { head, body, go_on } = outgoing;
         let (is_empty, length) = (body.is_end_stream(), body.size_hint().exact());
         let go_on = Arc::new(Mutex::new(go_on));
         let build = |http2: bool| {
-            let mut request = self.next_request(target, authority, http2);
+            let mut request = self.next_request(head, target, authority, http2);
             if !http2 {
-                let (over_http2, method) = (self.ongoing.http2, &self.head.method);
+                let (over_http2, method) = (self.ongoing.http2, &head.parts().method);
                 framing::for_http1(request.headers_mut(), method, is_empty, length, over_http2);
             }
-            if self.headers().contains_key(header::EXPECT) {
+            if head.headers().contains_key(header::EXPECT) {
                 let go_on = Arc::clone(&go_on);
                 hyper::ext::on_informational(&mut request, move |interim| {
                     if interim.status() == StatusCode::CONTINUE
@@ -60,50 +93,42 @@ impl Running {
             }
             request
         };
-        let upstreams = &self.ongoing.proxy.upstreams;
-        let answer = match &**target {
+        match target {
             Target::Simulated { simulator, .. } => {
                 let response = simulator.handle(build(false).map(|()| body)).await;
-                let response = response.map(|body| Source::Simulated(Box::new(body)));
-                Answer { response, address: None, retried: None }
+                let response = response.map(|body| Source::Piece(Box::new(body)));
+                Ok(Answer { response, address: None, retried: None, switching: None })
             }
-            Target::Server { origin, .. } => upstreams.send(origin, self.speak(origin), build, body).await?,
-        };
-        if let Some(tee) = &tee {
-            if let Some(body) = tee.complete() {
-                self.ongoing.said(&Said::by(&body).unwrap_or_default());
+            Target::Server { origin, .. } => {
+                let speak = self.speak(origin, head.headers());
+                self.proxy.upstreams.send(origin, speak, link, build, body).await
             }
-            // The upstream has it: it is not sent again.
-            tee.forget();
+            Target::Route { name, .. } => Err(UpstreamError::Nested(Arc::clone(name))),
         }
-        Ok(answer)
     }
 
     /// Whether the upstream is declared to speak HTTP/2 alone.
     pub(super) fn declared_http2(&self) -> bool {
-        self.ongoing.proxy.http2_only
+        self.proxy.http2_only
     }
 
     /// In which version of HTTP the request goes upstream: as declared, else in the client's where the upstream speaks it.
-    fn speak(&self, origin: &Origin) -> Speak {
+    fn speak(&self, origin: &Origin, headers: &HeaderMap) -> Speak {
         if self.declared_http2() {
             Speak::Http2
         } else if !self.ongoing.http2 || self.upgrade.is_some() {
             Speak::Http1
-        } else if !origin.tls && headers::is_grpc(self.headers()) {
+        } else if !origin.tls && headers::is_grpc(headers) {
             Speak::Http2
         } else {
             Speak::Negotiated
         }
     }
 
-    async fn request_body(&mut self, plan: &Plan, filters: &mut [Filter], gate: Option<Gate>) -> Body {
-        if matches!(self.body, RequestBody::None) {
-            let scope = self.ongoing.facts.scope(Direction::Upstream, body_form(self.headers()), None);
-            self.ongoing.out_of_reach(plan, |toxic| beyond(toxic, &scope, true));
-        }
-        let source = match std::mem::replace(&mut self.body, RequestBody::None) {
-            RequestBody::None => return Body::Empty,
+    /// Where the request's body comes from, if it has one.
+    pub(super) fn request_source(&mut self) -> Option<Source> {
+        Some(match std::mem::replace(&mut self.body, RequestBody::None) {
+            RequestBody::None => return None,
             RequestBody::Read(tee) => {
                 // It is written down once more as it is sent.
                 self.ongoing.capture_request_anew();
@@ -114,38 +139,14 @@ impl Running {
             RequestBody::Held(held) => {
                 Source::Held(held.into_inner().unwrap_or_else(PoisonError::into_inner))
             }
-        };
-        let form = body_form(self.headers());
-        let coded = Coded::of(self.headers());
-        let length = content_length(self.headers());
-        let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
-        let edited = self.edit(plan, &scope, coded, source).await;
-        if !edited.struck.is_empty() {
-            edited.describe(&mut self.head_mut().headers);
-        }
-        let length = content_length(self.headers());
-        let scope = self.ongoing.facts.scope(Direction::Upstream, form, length);
-        let mut ready = bodies(filters, Direction::Upstream, |filter| filter.filter.body(&scope));
-        ready.extend(edited.stages());
-        let unreadable = coded != Coded::Plain && edited.struck.is_empty();
-        let applies = |toxic: &Armed| toxic.level != Level::Exchange && concerns(toxic, &scope);
-        let reads = !unreadable
-            && self.ongoing.toxics(plan).any(|toxic| {
-                !edited.asked.contains(&toxic.id) && applies(toxic) && self.ongoing.strikes(plan, toxic)
-            });
-        if reads || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(changes_length)) {
-            // Its length may no longer be what the head says.
-            self.head_mut().headers.remove(header::CONTENT_LENGTH);
-        }
-        let governor = BodyGovernor::new(Arc::clone(&self.ongoing), scope, ready, unreadable);
-        Body::Flow(Box::new(Flow::request(edited.source, governor, gate)))
+        })
     }
 
     /// The request's head for the next hop.
-    fn next_request(&self, target: &Target, authority: &str, http2: bool) -> Request<()> {
+    fn next_request(&self, head: &RequestHead, target: &Target, authority: &str, http2: bool) -> Request<()> {
         let hop = Hop { request: true, http2, upgrade: self.upgrade.is_some() };
         let mut headers =
-            headers::for_next_hop(self.headers(), hop).unwrap_or_else(|| self.headers().clone());
+            headers::for_next_hop(head.headers(), hop).unwrap_or_else(|| head.headers().clone());
         if http2 {
             headers.remove(header::HOST);
         } else {
@@ -155,11 +156,11 @@ impl Running {
             headers::join_cookies(&mut headers);
         }
         let mut request = Request::new(());
-        *request.method_mut() = self.head.method.clone();
+        *request.method_mut() = head.parts().method.clone();
         *request.uri_mut() = target.uri(&self.ongoing.facts.path, authority, http2);
         *request.headers_mut() = headers;
         // Among the extensions is the spelling of the header names.
-        *request.extensions_mut() = self.head.extensions.clone();
+        *request.extensions_mut() = head.parts().extensions.clone();
         request
     }
 }

@@ -1,20 +1,18 @@
 //! Documents are edited whole, before their head leaves: what no toxic changes keeps its length and its coding.
 use std::sync::Arc;
 
-use aconite_toxics::{BodyFilter, BodyForm, DocumentFilter, Instance, Level, Scope, StageId};
+use aconite_toxics::{BodyFilter, BodyForm, Direction, DocumentFilter, Instance, Level, Scope, StageId};
 use bytes::Bytes;
 use http::{HeaderMap, header};
 
-use super::{
-    super::{
-        body::Source,
-        coding::Coded,
-        governor::{Ready, concerns},
-        held::{Came, Held, Undecoded, decoded},
-    },
-    Running,
+use super::super::{
+    body::Source,
+    coding::Coded,
+    governor::{Ready, concerns},
+    held::{Came, Held, Undecoded, decoded},
+    ongoing::{Party, Toxics},
 };
-use crate::plan::Plan;
+use crate::plan::{Armed, Plan};
 
 /// A body that has been through all toxics on documents.
 pub(super) struct Edited {
@@ -31,11 +29,8 @@ impl Edited {
         self.asked.iter().map(|id| (*id, None))
     }
 
-    /// Makes a head tell of the body as it is now.
+    /// Makes a head tell of the body as it is now that it was changed.
     pub(super) fn describe(&self, headers: &mut HeaderMap) {
-        if self.struck.is_empty() {
-            return;
-        }
         headers.remove(header::CONTENT_ENCODING);
         match self.source.exact_size() {
             Some(length) => {
@@ -51,88 +46,83 @@ impl Edited {
 
 type Editor = (StageId, Box<dyn DocumentFilter>);
 
-impl Running {
-    /// Lets the toxics on documents edit a body, one after the other, if it is a document of at most `max_edit_bytes`.
-    pub(super) async fn edit(&self, plan: &Plan, scope: &Scope, coded: Coded, source: Source) -> Edited {
-        let editors = self.editors(plan, scope);
-        let asked: Vec<_> = editors.iter().map(|(id, _)| *id).collect();
-        if editors.is_empty() {
-            return Edited { source, asked, struck: Vec::new() };
-        }
-        let limit = self.ongoing.site.max_edit_bytes();
-        let pass = |source, reason| {
-            asked.iter().for_each(|id| self.ongoing.passed_over(id.toxic, reason));
-            Edited { source, asked: asked.clone(), struck: Vec::new() }
-        };
-        if source.exact_size().is_some_and(|length| length > limit as u64) {
-            return pass(source, "too_large");
-        }
-        if coded == Coded::Unknown {
-            return pass(source, "encoded");
-        }
-        let strict = scope.direction == aconite_toxics::Direction::Upstream && self.ongoing.http2;
-        let mut held = Held::new(source, strict);
-        let came = tokio::select! {
-            came = held.fill(limit, |_| false) => came,
-            () = self.ongoing.gone(&asked) => Came::Part,
-        };
-        let bytes = held.bytes();
-        let plain = match (came, coded) {
-            (Came::Broken, _) => Err("incomplete"),
-            (Came::Part, _) if bytes.len() > limit => Err("too_large"),
-            (Came::Part, _) => Err("removed"),
-            (Came::All, Coded::By(coding)) => {
-                decoded(coding, bytes, limit).await.map_err(|error| match error {
-                    Undecoded::TooLarge => "too_large",
-                    Undecoded::Invalid => "encoded",
-                })
-            }
-            (Came::All, _) => Ok(bytes),
-        };
-        let held_source = |held| Source::Held(Box::new(held));
-        match plain {
-            Err(reason) => pass(held_source(held), reason),
-            Ok(plain) => {
-                let (edited, struck) = self.edited(editors, plain);
-                let source = match edited {
-                    Some(edited) => held.replaced(edited),
-                    None => held_source(held),
-                };
-                Edited { source, asked, struck }
-            }
-        }
+/// Lets the toxics on documents edit a body, one after the other, if it is a document of at most `max_edit_bytes`.
+pub(super) async fn edit(party: &Party, plan: &Plan, scope: &Scope, coded: Coded, source: Source) -> Edited {
+    let toxics = party.toxics();
+    let editors = editors(toxics, plan, scope);
+    let asked: Vec<_> = editors.iter().map(|(id, _)| *id).collect();
+    if editors.is_empty() {
+        return Edited { source, asked, struck: Vec::new() };
     }
-
-    /// The toxics that edit documents and apply here.
-    fn editors(&self, plan: &Plan, scope: &Scope) -> Vec<Editor> {
-        if scope.body != BodyForm::Document || !self.ongoing.has_toxics(plan) {
-            return Vec::new();
-        }
-        let applies = |toxic: &&Arc<_>| {
-            let toxic: &Arc<crate::plan::Armed> = toxic;
-            toxic.acts_on(Level::Document) && concerns(toxic, scope) && self.ongoing.strikes(plan, toxic)
-        };
-        let start =
-            |toxic: &Arc<crate::plan::Armed>| match toxic.start(scope, self.ongoing.dice(toxic.id.toxic)?) {
-                Instance::Body(BodyFilter::Document(editor)) => Some((toxic.id, editor)),
-                _ => None,
+    let limit = party.ongoing().site.max_edit_bytes();
+    let pass = |source, reason| {
+        asked.iter().for_each(|id| toxics.passed_over(id.toxic, reason));
+        Edited { source, asked: asked.clone(), struck: Vec::new() }
+    };
+    if source.exact_size().is_some_and(|length| length > limit as u64) {
+        return pass(source, "too_large");
+    }
+    if coded == Coded::Unknown {
+        return pass(source, "encoded");
+    }
+    let strict = scope.direction == Direction::Upstream && party.ongoing().http2;
+    let mut held = Held::new(source, strict);
+    let came = tokio::select! {
+        came = held.fill(limit, |_| false) => came,
+        () = toxics.gone(&asked) => Came::Part,
+    };
+    let bytes = held.bytes();
+    let plain = match (came, coded) {
+        (Came::Broken, _) => Err("incomplete"),
+        (Came::Part, _) if bytes.len() > limit => Err("too_large"),
+        (Came::Part, _) => Err("removed"),
+        (Came::All, Coded::By(coding)) => decoded(coding, bytes, limit).await.map_err(|error| match error {
+            Undecoded::TooLarge => "too_large",
+            Undecoded::Invalid => "encoded",
+        }),
+        (Came::All, _) => Ok(bytes),
+    };
+    let held_source = |held| Source::Held(Box::new(held));
+    match plain {
+        Err(reason) => pass(held_source(held), reason),
+        Ok(plain) => {
+            let (edited, struck) = edited(party, editors, plain);
+            let source = match edited {
+                Some(edited) => held.replaced(edited),
+                None => held_source(held),
             };
-        self.ongoing.toxics(plan).filter(applies).filter_map(start).collect()
-    }
-
-    /// What the editors make of a document, if they change it, and which of them do.
-    fn edited(&self, editors: Vec<Editor>, plain: Bytes) -> (Option<Bytes>, Vec<StageId>) {
-        let (mut body, mut struck) = (plain, Vec::new());
-        for (id, mut editor) in editors {
-            match editor.edit(&body) {
-                Ok(edited) => {
-                    body = edited;
-                    struck.push(id);
-                    self.ongoing.struck(id.toxic, self.ongoing.now());
-                }
-                Err(reason) => self.ongoing.passed_over(id.toxic, reason),
-            }
+            Edited { source, asked, struck }
         }
-        ((!struck.is_empty()).then_some(body), struck)
     }
+}
+
+/// The toxics that edit documents and apply here.
+fn editors(toxics: Toxics<'_>, plan: &Plan, scope: &Scope) -> Vec<Editor> {
+    if scope.body != BodyForm::Document || !toxics.act_on_messages(plan) {
+        return Vec::new();
+    }
+    let applies = |toxic: &&Arc<Armed>| {
+        toxic.acts_on(Level::Document) && concerns(toxic, scope) && toxics.strikes(plan, toxic)
+    };
+    let start = |toxic: &Arc<Armed>| match toxic.start(scope, toxics.dice(toxic.id.toxic)?) {
+        Instance::Body(BodyFilter::Document(editor)) => Some((toxic.id, editor)),
+        _ => None,
+    };
+    toxics.all(plan).filter(applies).filter_map(start).collect()
+}
+
+/// What the editors make of a document, if they change it, and which of them do.
+fn edited(party: &Party, editors: Vec<Editor>, plain: Bytes) -> (Option<Bytes>, Vec<StageId>) {
+    let (mut body, mut struck) = (plain, Vec::new());
+    for (id, mut editor) in editors {
+        match editor.edit(&body) {
+            Ok(edited) => {
+                body = edited;
+                struck.push(id);
+                party.toxics().struck(id.toxic, party.ongoing().now());
+            }
+            Err(reason) => party.toxics().passed_over(id.toxic, reason),
+        }
+    }
+    ((!struck.is_empty()).then_some(body), struck)
 }

@@ -70,7 +70,7 @@ pub(super) async fn prepare(
     let body = match facts.unread {
         None => read(client, incoming, facts).await?,
         Some(_) if remembers(&facts.headers, length) => {
-            RequestBody::Tee(Tee::new(incoming, Tee::LIMIT as usize))
+            RequestBody::Tee(Tee::new(Source::Incoming(incoming), Tee::LIMIT as usize))
         }
         Some(_) => RequestBody::Stream(incoming),
     };
@@ -99,7 +99,7 @@ async fn read(client: &Client, incoming: Incoming, facts: &mut Facts) -> Result<
     let limit = client.connection.site.max_edit_bytes();
     let coded = Coded::of(&facts.headers);
     let certain = body_form(&facts.headers) == BodyForm::Document || coded != Coded::Plain;
-    let tee = Tee::new(incoming, limit);
+    let tee = Tee::new(Source::Incoming(incoming), limit);
     let mut held = Held::new(Source::Tee(tee.rewound()), client.http2);
     let mut begun = certain;
     let not_json = |new: &[u8]| {

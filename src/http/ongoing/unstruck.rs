@@ -1,7 +1,7 @@
 //! Why toxics did not act on an exchange: each toxic whose conditions the request meets has an entry in the journal.
 use aconite_toxics::{Direction, Level};
 
-use super::Ongoing;
+use super::Toxics;
 use crate::{
     journal::Strike,
     plan::{Armed, Plan},
@@ -26,15 +26,15 @@ pub(super) fn disarm(toxics: &mut [Strike]) {
     }
 }
 
-impl Ongoing {
+impl Toxics<'_> {
     /// Records the toxics that are configured and enabled, but not in effect.
-    pub(crate) fn note_idle(&self, plan: &Plan) {
+    pub(crate) fn note_idle(self, plan: &Plan) {
         if plan.idle.is_empty() {
             return;
         }
-        let facts = self.facts.as_request_facts();
+        let facts = self.facts();
         for (toxic, reason) in
-            plan.idle.iter().filter(|(toxic, _)| toxic.meets(self.connection.peer.ip(), &facts))
+            plan.idle.iter().filter(|(toxic, _)| toxic.meets(self.ongoing.connection.peer.ip(), &facts))
         {
             self.skip(toxic, reason);
         }
@@ -42,25 +42,26 @@ impl Ongoing {
 
     /// Toxics that are meant for this exchange cannot act on it, for the reason given for each. Their dice are not rolled,
     /// and their budgets stay as they are.
-    pub(crate) fn out_of_reach(&self, plan: &Plan, reason: impl Fn(&Armed) -> Option<&'static str>) {
-        let facts = self.facts.as_request_facts();
-        let concerned = self.toxics(plan).filter_map(|toxic| Some((toxic, reason(toxic)?)));
+    pub(crate) fn out_of_reach(self, plan: &Plan, reason: impl Fn(&Armed) -> Option<&'static str>) {
+        let facts = self.facts();
+        let concerned = self.all(plan).filter_map(|toxic| Some((toxic, reason(toxic)?)));
         for (toxic, reason) in concerned {
             let id = toxic.id.toxic;
             if self.made().decisions.given(id).is_some() {
                 self.passed_over(id, reason);
-            } else if toxic.meets(self.connection.peer.ip(), &facts) {
+            } else if toxic.meets(self.ongoing.connection.peer.ip(), &facts) {
                 self.skip(toxic, reason);
             }
         }
     }
 
     /// A toxic could not act, for this reason.
-    pub(crate) fn passed_over(&self, toxic: u64, reason: &'static str) {
+    pub(crate) fn passed_over(self, toxic: u64, reason: &'static str) {
         let Some((name, kind)) = self.name_of(toxic) else { return };
         let mut first = false;
-        self.record.note(|course| {
-            if let Some(strike) = course.toxics.iter_mut().rfind(|strike| strike.name == name)
+        self.ongoing.record.note(|course| {
+            if let Some(strike) =
+                course.toxics.iter_mut().rfind(|strike| self.is_of(strike) && strike.name == name)
                 && !strike.struck
                 && strike.reason.as_deref().is_none_or(|known| known == NOT_REACHED)
             {
@@ -69,23 +70,23 @@ impl Ongoing {
             }
         });
         if first {
-            self.site.metrics.passed(&self.site.name, &kind, reason);
+            self.ongoing.site.metrics.passed(&self.ongoing.site.name, &kind, reason);
             self.tell("toxic.passed", &name, &kind, Some(reason));
         }
     }
 
-    /// The exchange is over: records the toxics about which nothing was decided.
-    pub(super) fn settle(&self) {
-        let facts = self.facts.as_request_facts();
-        for toxic in self.toxics(&self.plan) {
+    /// The exchange or the attempt is over: records the toxics about which nothing was decided.
+    pub(super) fn settle(self) {
+        let facts = self.facts();
+        for toxic in self.all(&self.state.begun) {
             if self.made().decisions.given(toxic.id.toxic).is_some()
-                || !toxic.meets(self.connection.peer.ip(), &facts)
+                || !toxic.meets(self.ongoing.connection.peer.ip(), &facts)
             {
                 continue;
             }
-            if is_of_connection(toxic) {
+            if self.state.attempt.is_none() && is_of_connection(toxic) {
                 // Metrics and feed have heard of it from the connection.
-                self.enter(toxic, self.connection.refusal(toxic.id.toxic).unwrap_or(ON_CONNECTION));
+                self.enter(toxic, self.ongoing.connection.refusal(toxic.id.toxic).unwrap_or(ON_CONNECTION));
             } else {
                 self.skip(toxic, self.undecided(toxic));
             }
@@ -93,8 +94,8 @@ impl Ongoing {
     }
 
     /// Why it was never asked whether a toxic applies.
-    fn undecided(&self, toxic: &Armed) -> &'static str {
-        if self.plan.exclusive && self.made().chosen.is_some() {
+    fn undecided(self, toxic: &Armed) -> &'static str {
+        if self.state.begun.exclusive && self.made().chosen.is_some() {
             return EXCLUSIVE;
         }
         match (toxic.level, toxic.spec.stream) {
@@ -104,24 +105,25 @@ impl Ongoing {
     }
 
     /// Records that a toxic about which nothing was decided does not act, and tells of it. Its first reason counts.
-    fn skip(&self, toxic: &Armed, reason: &'static str) {
+    fn skip(self, toxic: &Armed, reason: &'static str) {
         if self.enter(toxic, reason) {
             let (name, kind) = (&toxic.spec.name, &toxic.spec.kind);
-            self.site.metrics.passed(&self.site.name, kind, reason);
+            self.ongoing.site.metrics.passed(&self.ongoing.site.name, kind, reason);
             self.tell("toxic.passed", name, kind, Some(reason));
         }
     }
 
     /// Records that a toxic does not act, unless it has an entry.
-    fn enter(&self, toxic: &Armed, reason: &'static str) -> bool {
+    fn enter(self, toxic: &Armed, reason: &'static str) -> bool {
         let name = &toxic.spec.name;
         let mut is_new = false;
-        self.record.note(|course| {
-            is_new = course.toxics.iter().all(|strike| strike.name != *name);
+        self.ongoing.record.note(|course| {
+            is_new = course.toxics.iter().all(|strike| !self.is_of(strike) || strike.name != *name);
             if is_new {
                 course.decided(Strike {
                     name: name.clone(),
                     kind: toxic.spec.kind.clone(),
+                    attempt: self.state.attempt,
                     reason: Some(reason.to_owned()),
                     ..Strike::default()
                 });

@@ -1,5 +1,5 @@
 //! Why an upstream gave no response, and whether the request may be sent again.
-use std::error::Error;
+use std::{error::Error, sync::Arc};
 
 use http::StatusCode;
 use thiserror::Error;
@@ -22,9 +22,16 @@ pub(crate) enum UpstreamError {
     #[error("TLS with {origin} failed: {}", tls::with_causes(source))]
     Tls { origin: Origin, source: ConnectError },
     #[error("no response from {origin}: {}", tls::with_causes(source))]
-    Broken { origin: Origin, source: hyper::Error },
+    Broken {
+        origin: Origin,
+        source: hyper::Error,
+        /// Whether the upstream may have received anything of the request.
+        sent: bool,
+    },
     #[error("the response of {origin} {}", what_is_wrong(source))]
     Unreadable { origin: Origin, source: hyper::Error },
+    #[error("an upstream of route `{0}` is a route itself")]
+    Nested(Arc<str>),
 }
 
 impl UpstreamError {
@@ -32,7 +39,9 @@ impl UpstreamError {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Dial(error) => error.status(),
-            Self::Tls { .. } | Self::Broken { .. } | Self::Unreadable { .. } => StatusCode::BAD_GATEWAY,
+            Self::Tls { .. } | Self::Broken { .. } | Self::Unreadable { .. } | Self::Nested(_) => {
+                StatusCode::BAD_GATEWAY
+            }
         }
     }
 
@@ -43,6 +52,15 @@ impl UpstreamError {
         h2.reason().filter(|_| h2.is_reset() && h2.is_remote())
     }
 
+    /// Whether the upstream may have received anything of the request.
+    pub(crate) fn is_sent(&self) -> bool {
+        match self {
+            Self::Dial(_) | Self::Tls { .. } | Self::Nested(_) => false,
+            Self::Broken { sent, .. } => *sent,
+            Self::Unreadable { .. } => true,
+        }
+    }
+
     /// A word for `x-aconite-error` and the journal.
     pub(crate) fn code(&self) -> &'static str {
         match self {
@@ -50,6 +68,7 @@ impl UpstreamError {
             Self::Tls { .. } => "upstream_tls",
             Self::Broken { .. } => "upstream_broken",
             Self::Unreadable { .. } => "bad_response",
+            Self::Nested(_) => "nested_route",
         }
     }
 }
@@ -67,6 +86,11 @@ impl Failure {
     /// Whether nothing of the request was sent.
     pub(super) fn is_unsent(&self) -> bool {
         self.unsent.is_some()
+    }
+
+    /// Whether the upstream may have processed the request.
+    pub(super) fn is_sent(&self) -> bool {
+        !self.is_unsent() && !self.is_refused()
     }
 
     /// What the journal says of the attempt if it is not the last one.
@@ -92,12 +116,12 @@ impl Failure {
         })
     }
 
-    pub(super) fn into_error(self, origin: &Origin) -> UpstreamError {
+    pub(super) fn into_error(self, origin: &Origin, sent: bool) -> UpstreamError {
         let (origin, source) = (origin.clone(), self.source);
         if source.is_parse() {
             UpstreamError::Unreadable { origin, source }
         } else {
-            UpstreamError::Broken { origin, source }
+            UpstreamError::Broken { origin, source, sent }
         }
     }
 }
