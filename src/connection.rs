@@ -146,14 +146,14 @@ impl ConnectionShared {
 
     /// A toxic has struck.
     fn struck(&self, toxic: &str, kind: &str) {
-        self.site.metrics.struck(&self.site.name, kind);
+        self.site.series.toxic(kind).struck();
         tracing::debug!(proxy = %self.site.name, toxic, connection = self.id, "a toxic struck");
         self.tell("toxic.struck", toxic, kind, None);
     }
 
     /// A toxic was there and does not strike.
     fn passed(&self, toxic: &Armed, reason: &'static str) {
-        self.site.metrics.passed(&self.site.name, &toxic.spec.kind, reason);
+        self.site.series.toxic(&toxic.spec.kind).passed(reason);
         self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
     }
 
@@ -252,8 +252,7 @@ impl Governor for ByteGovernor {
         self.waits.add(id.toxic, wait, || {
             let decisions = self.connection.decisions();
             let ticket = decisions.given(id.toxic)?;
-            let Site { metrics, name, .. } = &*self.connection.site;
-            Some(metrics.waits(name, &ticket.toxic.spec.kind))
+            Some(Arc::clone(self.connection.site.series.toxic(&ticket.toxic.spec.kind)))
         });
     }
 }

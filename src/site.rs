@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     journal::Journal,
     link::{Counters, ProxyHeld},
-    metrics::SharedMetrics,
+    metrics::Series,
     plan::PlanReceiver,
 };
 
@@ -26,7 +26,10 @@ pub(crate) struct Site {
     pub(crate) spec: ProxySpec,
     pub(crate) plan: PlanReceiver,
     pub(crate) journal: Arc<Journal>,
-    pub(crate) metrics: SharedMetrics,
+    /// Client connections that all proxies have accepted.
+    pub(crate) accepted: Arc<AtomicU64>,
+    /// What is counted of the proxy. Kept when it is changed.
+    pub(crate) series: Arc<Series>,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) traffic: Arc<Counters>,
     /// What the toxics on its connections hold.
@@ -52,10 +55,17 @@ const MAX_TESTS: usize = 10_000;
 
 static CONNECTION_IDS: AtomicU64 = AtomicU64::new(1);
 
+impl Numbers {
+    /// The connections that were counted so far.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Relaxed)
+    }
+}
+
 impl Site {
     /// The number of the next connection, from 0.
     pub(crate) fn next_connection(&self) -> u64 {
-        self.metrics.connections.fetch_add(1, Relaxed);
+        self.accepted.fetch_add(1, Relaxed);
         self.numbers.connections.fetch_add(1, Relaxed)
     }
 
@@ -67,7 +77,6 @@ impl Site {
     /// The number of the next exchange, from 0. The exchanges of a test are counted separately, so that tests that run
     /// at the same time do not change each other's dice.
     pub(crate) fn number_of(&self, test_id: Option<&str>) -> u64 {
-        self.metrics.exchanges.fetch_add(1, Relaxed);
         let Some(test_id) = test_id else { return self.numbers.exchanges.fetch_add(1, Relaxed) };
         let test = self.numbers.hasher.hash_one(test_id);
         let mut by_test = self.numbers.by_test.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,8 +3,9 @@ use aconite_toxics::{Catalogue, SpecError, ToxicSpec};
 use thiserror::Error;
 use tokio::sync::broadcast;
 
-use crate::model::{
-    Apply, Change, Chaos, Connection, Exchange, ExchangeFilter, Happening, ProxySpec, Switch,
+use crate::{
+    MetricsFormat,
+    model::{Apply, Change, Chaos, Connection, Exchange, ExchangeFilter, Happening, ProxySpec, Switch},
 };
 
 /// What the API asks. The proxy implements it; no call waits for a connection's data.
@@ -130,8 +131,8 @@ pub trait Control: Send + Sync + 'static {
     /// The local CA's certificate, PEM; `None` if there is no CA.
     fn ca_pem(&self) -> Option<String>;
 
-    /// Metrics in Prometheus' text format.
-    fn metrics(&self) -> String;
+    /// All metrics, as text.
+    fn metrics(&self, format: MetricsFormat) -> String;
 
     /// Whether every enabled proxy listens.
     fn is_ready(&self) -> bool;

@@ -2,6 +2,7 @@
 //! proxy implements [`Control`].
 pub mod client;
 mod control;
+mod metrics;
 pub mod model;
 mod problem;
 mod request;
@@ -12,6 +13,7 @@ mod v1;
 
 pub use client::Client;
 pub use control::{Control, ControlError};
+pub use metrics::MetricsFormat;
 pub use problem::Problem;
 pub use routes::router;
 pub use security::Security;

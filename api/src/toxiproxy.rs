@@ -18,7 +18,7 @@ use axum::{
     routing::{MethodFilter, MethodRouter, any, get, post},
 };
 use bytes::Bytes;
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ use self::{
     view::{ProxyView, ToxicView, json, to_json},
 };
 use crate::{
-    Control, ControlError,
+    Control, ControlError, MetricsFormat,
     model::ProxySpec,
     request::{Body, Named},
 };
@@ -240,8 +240,10 @@ async fn version() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json;charset=utf-8")], VERSION)
 }
 
-async fn metrics<C: Control>(State(control): State<Arc<C>>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], control.metrics())
+async fn metrics<C: Control>(State(control): State<Arc<C>>, headers: HeaderMap) -> impl IntoResponse {
+    let format = MetricsFormat::wanted(&headers);
+    let fields = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
+    (fields, control.metrics(format))
 }
 
 /// A proxy's own fields, without its toxics.

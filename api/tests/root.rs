@@ -353,3 +353,24 @@ async fn a_large_body_is_refused() {
     assert_eq!(app.post("/proxies", &body).await.error().0, 413);
     assert_eq!(app.post("/v1/proxies", &body).await.json()["error"]["code"], "too_large");
 }
+
+#[tokio::test]
+async fn metrics_come_as_what_the_client_prefers() {
+    let app = App::new();
+    let (text, open) = (
+        "text/plain; version=0.0.4; charset=utf-8",
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    );
+    for (accept, kind, ends) in [
+        ("*/*", text, "} 1\n"),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", open, "# EOF\n"),
+    ] {
+        let answer = app.call_with("GET", "/metrics", "", &[("accept", accept)]).await;
+        assert_eq!(
+            (answer.header("content-type"), answer.header("vary")),
+            (Some(kind), Some("accept")),
+            "{accept}"
+        );
+        assert!(answer.body.ends_with(ends), "{}", answer.body);
+    }
+}

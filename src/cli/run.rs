@@ -214,7 +214,7 @@ fn report(instance: &Aconite, proxy: &str, command: &[OsString], exit_status: u8
         since = next;
     }
     let toxics = supervisor.proxy(proxy).map(|spec| spec.toxics).unwrap_or_default();
-    let connections = supervisor.shared.metrics.connections.load(std::sync::atomic::Ordering::Relaxed);
+    let connections = supervisor.shared.accepted.load(std::sync::atomic::Ordering::Relaxed);
     let words = command.iter().map(|word| word.to_string_lossy().into_owned());
     RunReport::new(words.collect(), exit_status, instance.seed(), connections, &toxics, &exchanges)
 }

@@ -8,7 +8,7 @@ use std::{
 use super::{body::meter_for, ongoing::Party};
 use crate::{
     link::{Governor, ProxyHeld},
-    metrics::WaitsByToxic,
+    metrics::{EventGaps, WaitsByToxic},
     plan::{Armed, PlanWatch},
 };
 use aconite_dialects::{Event, Meter};
@@ -32,6 +32,7 @@ pub(crate) struct BodyGovernor {
     unreadable: bool,
     /// How much of the body has left already, in bytes.
     passed: u64,
+    gaps: EventGaps,
     waits: WaitsByToxic,
 }
 
@@ -50,6 +51,7 @@ impl BodyGovernor {
             meter,
             unreadable,
             passed: 0,
+            gaps: EventGaps::default(),
             waits: WaitsByToxic::default(),
         };
         for (id, filter) in ready {
@@ -89,6 +91,7 @@ impl BodyGovernor {
         match self.scope.direction {
             Direction::Downstream => {
                 let events = self.meter.as_ref().map_or(0, Meter::events);
+                self.gaps.sent(events, &exchange.site.series);
                 exchange.sent(self.passed, events);
             }
             Direction::Upstream => exchange.forwarded(self.passed),
@@ -195,6 +198,6 @@ impl Governor<Event> for BodyGovernor {
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {
-        self.waits.add(id.toxic, wait, || self.party.toxics().waits(id.toxic));
+        self.waits.add(id.toxic, wait, || self.party.toxics().series_of(id.toxic));
     }
 }

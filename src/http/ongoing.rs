@@ -104,10 +104,6 @@ impl Ongoing {
         Toxics { ongoing: self, state: &self.toxics, plan: &self.site.plan }
     }
 
-    fn ms(&self) -> f64 {
-        millis(self.now())
-    }
-
     /// The names of the toxics that have struck so far.
     pub(crate) fn struck_names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -148,8 +144,9 @@ impl Ongoing {
     /// The first byte of the answer's body is about to leave.
     pub(crate) fn first_byte(&self) {
         if !self.answering.swap(true, Relaxed) {
-            let ms = self.ms();
-            self.record.note(|course| course.first_byte_ms = Some(ms));
+            let after = self.now();
+            self.site.series.first_byte(after);
+            self.record.note(|course| course.first_byte_ms = Some(millis(after)));
         }
     }
 
@@ -256,9 +253,11 @@ impl Ongoing {
             return;
         }
         self.toxics().settle();
-        let ms = self.ms();
+        let took = self.now();
+        let mut status = None;
         self.record.note(|course| {
-            course.duration_ms = Some(ms);
+            status = course.status;
+            course.duration_ms = Some(millis(took));
             course.bytes_out = bytes_out;
             course.events = events;
             course.unterminated_tail = unterminated_tail;
@@ -266,6 +265,7 @@ impl Ongoing {
             course.ending = Some(end);
             self.end_captures(course);
         });
+        self.site.series.exchange_ended(status, took);
         self.site.journal.end(&self.record, &self.facts.headers);
         self.control.exchange_ends();
     }

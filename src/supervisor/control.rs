@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use aconite_api::{
-    Control, ControlError,
+    Control, ControlError, MetricsFormat,
     model::{Apply, Change, Chaos, Connection, Exchange, ExchangeFilter, Happening, ProxySpec, Switch},
 };
 use aconite_toxics::{Catalogue, ToxicSpec};
@@ -12,7 +12,7 @@ use super::{
     Supervisor,
     entry::{Draft, Entry, masked},
 };
-use crate::listen;
+use crate::{listen, metrics::Metrics};
 
 impl Control for Supervisor {
     fn catalogue(&self) -> &Catalogue {
@@ -169,9 +169,10 @@ impl Control for Supervisor {
         Some(self.shared.authority.pem().to_owned())
     }
 
-    fn metrics(&self) -> String {
-        let traffic: Vec<_> = self.read(|proxies| proxies.values().map(Entry::traffic).collect());
-        self.shared.metrics.text(&traffic, self.shared.journal.in_flight(), self.is_enabled())
+    fn metrics(&self, format: MetricsFormat) -> String {
+        let proxies = self.read(|proxies| proxies.values().map(Entry::metrics).collect());
+        let (in_flight, chaos) = (self.shared.journal.in_flight(), self.is_enabled());
+        Metrics { proxies, in_flight, chaos }.text(format)
     }
 
     fn is_ready(&self) -> bool {

@@ -17,7 +17,7 @@ use crate::{
     http::TlsFiles,
     link::Counters,
     listen,
-    metrics::ProxyTraffic,
+    metrics::ProxyMetrics,
     plan::{Armed, Plan},
     proxy::{Bound, Kind, Listening, Proxy},
 };
@@ -157,7 +157,8 @@ impl Draft {
         let (plan, receiver) = watch::channel(Arc::new(plan));
         let traffic = before.map_or_else(Arc::default, |before| Arc::clone(&before.traffic));
         let numbers = before.map(|before| Arc::clone(&before.proxy.site.numbers)).unwrap_or_default();
-        let site = shared.site(spec.clone(), receiver, Arc::clone(&traffic), numbers);
+        let series = before.map(|before| Arc::clone(&before.proxy.site.series)).unwrap_or_default();
+        let site = shared.site(spec.clone(), receiver, Arc::clone(&traffic), numbers, series);
         let service = shared.service(kind, &site, address, tls);
         let proxy = Arc::new(Proxy::new(site, service));
         let door = match (taken_over, socket) {
@@ -302,15 +303,19 @@ impl Entry {
         self.proxy.live()
     }
 
-    pub(crate) fn traffic(&self) -> ProxyTraffic {
-        let Counters { upstream, downstream, .. } = &*self.traffic;
-        ProxyTraffic {
+    /// What it has counted. After its deletion this is gone.
+    pub(crate) fn metrics(&self) -> ProxyMetrics {
+        let Counters { upstream, downstream } = &*self.traffic;
+        ProxyMetrics {
             proxy: self.spec.name.clone(),
             listener: self.spec.listen.clone(),
             upstream: self.spec.upstream.clone(),
             up: (upstream.received(), upstream.sent()),
             down: (downstream.received(), downstream.sent()),
+            http: self.spec.protocol() != Protocol::Tcp,
             open: self.proxy.live().len(),
+            connections: self.proxy.site.numbers.connections(),
+            series: Arc::clone(&self.proxy.site.series),
         }
     }
 }

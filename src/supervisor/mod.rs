@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -27,7 +27,7 @@ use crate::{
     http::{HttpProxy, Pool, TlsFiles, TlsIdentity, Upstreams, sweep_regularly},
     journal::{Journal, Outlets},
     link::Counters,
-    metrics::SharedMetrics,
+    metrics::Series,
     plan::PlanReceiver,
     proxy::{Kind, Listening, Service},
     site::{Numbers, Site},
@@ -43,7 +43,8 @@ pub(crate) struct Shared {
     pub(crate) seed: u64,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) journal: Arc<Journal>,
-    pub(crate) metrics: SharedMetrics,
+    /// Client connections that all proxies have accepted, deleted ones too.
+    pub(crate) accepted: Arc<AtomicU64>,
     pub(crate) authority: Arc<tls::authority::Authority>,
     pub(crate) terminator: tls::accept::Terminator,
     /// Lets what is under way end, and begins nothing new.
@@ -75,7 +76,7 @@ impl Shared {
             seed,
             catalogue: Arc::new(catalogue),
             journal: Arc::new(Journal::new(outlets)),
-            metrics: SharedMetrics::default(),
+            accepted: Arc::default(),
             authority,
             terminator,
             drain: CancellationToken::new(),
@@ -116,13 +117,15 @@ impl Shared {
         plan: PlanReceiver,
         traffic: Arc<Counters>,
         numbers: Arc<Numbers>,
+        series: Arc<Series>,
     ) -> Site {
         Site {
             name: spec.name.as_str().into(),
             spec,
             plan,
             journal: Arc::clone(&self.journal),
-            metrics: Arc::clone(&self.metrics),
+            accepted: Arc::clone(&self.accepted),
+            series,
             catalogue: Arc::clone(&self.catalogue),
             traffic,
             held: Arc::default(),

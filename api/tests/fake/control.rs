@@ -2,7 +2,7 @@
 use std::sync::atomic::Ordering;
 
 use aconite_api::{
-    Control, ControlError,
+    Control, ControlError, MetricsFormat,
     model::{Apply, Change, Chaos, Connection, Exchange, ExchangeFilter, Happening, ProxySpec, Switch},
 };
 use aconite_toxics::{Catalogue, Direction, ToxicSpec};
@@ -222,8 +222,9 @@ impl Control for Fake {
         None
     }
 
-    fn metrics(&self) -> String {
-        "toxiproxy_proxy_sent_bytes_total{direction=\"downstream\"} 1\n".to_owned()
+    fn metrics(&self, format: MetricsFormat) -> String {
+        let end = if format == MetricsFormat::OpenMetrics { "# EOF\n" } else { "" };
+        format!("toxiproxy_proxy_sent_bytes_total{{direction=\"downstream\"}} 1\n{end}")
     }
 
     fn is_ready(&self) -> bool {

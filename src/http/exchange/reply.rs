@@ -9,6 +9,7 @@ use std::{
 use aconite_toxics::{BodyForm, DeclaredLength, End, Ending, How, Level, Side, Verdict};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Version, header, response};
+use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
 
 use super::{
@@ -180,9 +181,11 @@ impl Running {
             head.headers.insert(header::CONTENT_LENGTH, length.into());
         }
         self.ongoing.answered(head.status.as_u16(), false);
-        self.ongoing.first_byte();
-        self.ongoing.finish(End { side: Side::Toxic, how: How::Clean }, length, 0, 0);
         let body = if self.head.parts().method == Method::HEAD { Body::Empty } else { Body::Full(bytes) };
+        if !body.is_end_stream() {
+            self.ongoing.first_byte();
+        }
+        self.ongoing.finish(End { side: Side::Toxic, how: How::Clean }, length, 0, 0);
         Response::from_parts(head, body)
     }
 

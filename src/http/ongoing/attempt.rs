@@ -146,6 +146,6 @@ impl Governor for LinkGovernor {
     }
 
     fn waited(&mut self, id: StageId, wait: Duration) {
-        self.waits.add(id.toxic, wait, || self.attempt.toxics().waits(id.toxic));
+        self.waits.add(id.toxic, wait, || self.attempt.toxics().series_of(id.toxic));
     }
 }

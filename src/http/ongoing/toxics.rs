@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{Ongoing, millis};
 use crate::{
     journal::{Strike, recorded},
-    metrics::Waits,
+    metrics::ToxicSeries,
     plan::{Armed, Decisions, Plan, PlanReceiver},
 };
 
@@ -139,8 +139,7 @@ impl<'a> Toxics<'a> {
             }
         });
         if let Some(reason) = refused {
-            let site = &self.ongoing.site;
-            site.metrics.passed(&site.name, &toxic.spec.kind, reason);
+            self.ongoing.site.series.toxic(&toxic.spec.kind).passed(reason);
             self.tell("toxic.passed", &toxic.spec.name, &toxic.spec.kind, Some(reason));
         }
     }
@@ -187,7 +186,7 @@ impl<'a> Toxics<'a> {
         });
         if first {
             let site = &self.ongoing.site;
-            site.metrics.struck(&site.name, &kind);
+            site.series.toxic(&kind).struck();
             tracing::debug!(proxy = %site.name, toxic = %name, exchange = self.ongoing.record.id, "a toxic struck");
             self.tell("toxic.struck", &name, &kind, None);
         }
@@ -229,8 +228,8 @@ impl<'a> Toxics<'a> {
             () = over => true,
             () = self.gone(&ids) => false,
         };
-        if let Some(waits) = self.waits(id.toxic) {
-            waits.add(began.elapsed());
+        if let Some(series) = self.series_of(id.toxic) {
+            series.waited(began.elapsed());
         }
         to_its_end
     }
@@ -245,11 +244,10 @@ impl<'a> Toxics<'a> {
         }
     }
 
-    /// Where to count how long a toxic holds something.
-    pub(crate) fn waits(self, toxic: u64) -> Option<Arc<Waits>> {
+    /// Where to count what a toxic does.
+    pub(crate) fn series_of(self, toxic: u64) -> Option<Arc<ToxicSeries>> {
         let made = self.made();
         let kind = &made.decisions.given(toxic)?.toxic.spec.kind;
-        let site = &self.ongoing.site;
-        Some(site.metrics.waits(&site.name, kind))
+        Some(Arc::clone(self.ongoing.site.series.toxic(kind)))
     }
 }

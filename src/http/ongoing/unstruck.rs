@@ -70,7 +70,7 @@ impl Toxics<'_> {
             }
         });
         if first {
-            self.ongoing.site.metrics.passed(&self.ongoing.site.name, &kind, reason);
+            self.ongoing.site.series.toxic(&kind).passed(reason);
             self.tell("toxic.passed", &name, &kind, Some(reason));
         }
     }
@@ -108,7 +108,7 @@ impl Toxics<'_> {
     fn skip(self, toxic: &Armed, reason: &'static str) {
         if self.enter(toxic, reason) {
             let (name, kind) = (&toxic.spec.name, &toxic.spec.kind);
-            self.ongoing.site.metrics.passed(&self.ongoing.site.name, kind, reason);
+            self.ongoing.site.series.toxic(kind).passed(reason);
             self.tell("toxic.passed", name, kind, Some(reason));
         }
     }

@@ -65,7 +65,7 @@ def told(command, environment, seconds=120):
 def connections(aconite):
     """How many connections came to the proxy so far."""
     lines = aconite.api("GET", "/metrics").body.decode().splitlines()
-    counts = [line for line in lines if line.startswith("aconite_connections_total ")]
+    counts = [line for line in lines if line.startswith("aconite_connections_total{")]
     return sum(int(float(line.split()[-1])) for line in counts)
 
 
