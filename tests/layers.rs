@@ -62,6 +62,10 @@ const MODULES: [(&str, &[&str]); 17] = [
     ("workers", &["steady"]),
 ];
 
+/// The modules of `src/http`, from below: each may use those before it.
+const HTTP: [&str; 9] =
+    ["message", "target", "ongoing", "body", "own_answer", "upstream", "client", "exchange", "server"];
+
 /// What each crate of the workspace may use of the others, and what it must not use at all.
 const CRATES: [(&str, &[&str], &[&str]); 4] = [
     ("aconite-dialects", &[], &["tokio", "hyper", "axum", "rustls"]),
@@ -108,6 +112,33 @@ fn modules_use_only_those_below() {
         let text = text.split("#[cfg(test)]").next().unwrap_or_default();
         for used in siblings(text) {
             if used != module && !allowed.get(&*module).is_some_and(|allowed| allowed.contains(&&*used)) {
+                wrong.insert(format!("{module} uses {used}, in {}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn modules_of_http_use_only_those_below() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
+    let mut wrong = BTreeSet::new();
+    for file in sources(&root).into_iter().filter(|file| !is_test(file)) {
+        let relative = file.strip_prefix(&root).unwrap();
+        let module = relative.iter().next().unwrap().to_string_lossy().replace(".rs", "");
+        if matches!(&*module, "mod" | "fuzzing") {
+            continue;
+        }
+        let place = HTTP.iter().position(|known| *known == module);
+        let place = place.unwrap_or_else(|| panic!("{module} has no place in the list"));
+        let text = std::fs::read_to_string(&file).unwrap();
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let mut used_here = named_behind("http::", text);
+        if relative.iter().count() == 1 {
+            used_here.extend(named_behind("super::", text));
+        }
+        for used in used_here {
+            if HTTP.iter().position(|known| *known == used).is_some_and(|other| other > place) {
                 wrong.insert(format!("{module} uses {used}, in {}", file.display()));
             }
         }
@@ -167,16 +198,21 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 
 /// The modules at the root of the crate that a text names: `crate::NAME` and `use crate::{NAME, …}`.
 fn siblings(text: &str) -> BTreeSet<String> {
+    named_behind("crate::", text)
+}
+
+/// The names that stand behind a path in a text: `PATH::NAME` and `PATH::{NAME, …}`.
+fn named_behind(path: &str, text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let word = |text: &str| -> String {
         text.trim_start().chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect()
     };
-    for (at, _) in text.match_indices("crate::") {
+    for (at, _) in text.match_indices(path) {
         // Not a part of another name, such as `$crate::`.
         if text[..at].ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$')) {
             continue;
         }
-        let rest = &text[at + "crate::".len()..];
+        let rest = &text[at + path.len()..];
         let Some(list) = rest.strip_prefix('{') else {
             found.insert(word(rest));
             continue;

@@ -1,5 +1,10 @@
 //! Bodies on their way: untouched ones are moved, others go through a lane of toxics.
+pub(crate) mod again;
 mod flow;
+pub(crate) mod gate;
+pub(crate) mod governor;
+pub(crate) mod held;
+pub(crate) mod source;
 
 use std::{
     pin::Pin,
@@ -11,13 +16,13 @@ use aconite_toxics::How;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
-use super::broken::Broken;
-pub(crate) use super::{
+use super::message::broken::Broken;
+pub(crate) use flow::Flow;
+pub(crate) use {
     again::Again,
     gate::Gate,
     source::{Source, Tee},
 };
-pub(crate) use flow::Flow;
 
 /// A body that leaves the proxy, in either direction.
 #[derive(Default)]

@@ -1,4 +1,11 @@
 //! The client of an exchange: its connection, and where its requests lead.
+pub(crate) mod credentials;
+pub(crate) mod extended_connect;
+pub(crate) mod forward;
+pub(crate) mod guard;
+pub(crate) mod in_band;
+pub(crate) mod proxy;
+
 use std::{borrow::Cow, sync::Arc};
 
 use aconite_toxics::{
@@ -9,12 +16,12 @@ use http::{StatusCode, header, request};
 
 use super::{
     own_answer::Trouble,
-    proxy::{HttpProxy, Role},
     target::{Origin, Target},
 };
 use crate::{
     connection::ConnectionShared, link::SocketControl, secrets::without_userinfo, tls::host::Readable,
 };
+use proxy::{HttpProxy, Role};
 
 /// The client's side of exchanges.
 pub(crate) struct Client {

@@ -6,6 +6,7 @@ mod prepare;
 mod reply;
 mod routed;
 mod short;
+mod upgrade;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -15,20 +16,13 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
     body::{Body, BodyError, Source},
-    client::{Client, Destination, asked_authority, host_of},
-    extended_connect,
-    facts::Facts,
-    guard,
+    client::{Client, Destination, asked_authority, extended_connect, guard, host_of, proxy::HttpProxy},
+    message::facts::Facts,
     ongoing::{Ongoing, Party},
     own_answer::{self, Trouble},
-    proxy::HttpProxy,
     target::Target,
-    unreachable::unreachable,
-    upstream::{Answer, MAX_HEADERS, Switching, UpstreamError},
+    upstream::{Answer, MAX_HEADERS, Switching, UpstreamError, unreachable::unreachable},
 };
-use leg::{Course, Leg, RequestHead};
-use prepare::{Prepared, RequestBody};
-
 use crate::{
     dial::Way,
     journal::{Attempt, Head, recorded, recorded_host, recorded_method},
@@ -36,6 +30,8 @@ use crate::{
     plan::Plan,
     secrets,
 };
+use leg::{Course, Leg, RequestHead};
+use prepare::{Prepared, RequestBody};
 
 /// Answers one request.
 ///

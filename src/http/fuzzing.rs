@@ -2,9 +2,8 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
-    headers::{self, Hop},
-    server::Sniffed,
-    tunnel::connect,
+    message::headers::{self, Hop},
+    server::{Sniffed, tunnel::connect},
     upstream::MAX_HEADERS,
 };
 

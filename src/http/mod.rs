@@ -1,44 +1,26 @@
 //! HTTP: reverse and forward proxying, one exchange at a time.
-mod again;
+//!
+//! From below: `message`, `target`, `ongoing`, `body`, `own_answer`, `upstream`, `client`, `exchange`, `server`. Each uses only
+//! those before it.
 mod body;
-mod broken;
-mod capture;
 mod client;
-mod coding;
-mod credentials;
 mod exchange;
-mod extended_connect;
-mod facts;
-mod foreign;
-mod forward;
-mod framing;
-pub(crate) mod fuzzing;
-mod gate;
-mod governor;
-mod guard;
-mod headers;
-mod held;
-mod http1_body;
-mod in_band;
-mod inbound;
+mod message;
 mod ongoing;
 mod own_answer;
-mod patience;
-mod pool;
-mod proxy;
-mod route;
 mod server;
-mod source;
 mod target;
-mod tunnel;
-mod unreachable;
-mod upgrade;
 mod upstream;
-mod upstream_io;
 
-pub(crate) use forward::ForwardRules;
-pub(crate) use pool::{Pool, sweep_regularly};
-pub(crate) use proxy::{HttpProxy, Role, ServerLeaf};
+pub(crate) mod fuzzing;
+
+pub(crate) use client::{
+    forward::ForwardRules,
+    proxy::{HttpProxy, Role, ServerLeaf},
+};
 pub(crate) use server::serve;
 pub(crate) use target::Target;
-pub(crate) use upstream::{TlsFiles, TlsIdentity, Upstreams};
+pub(crate) use upstream::{
+    TlsFiles, TlsIdentity, Upstreams,
+    pool::{Pool, sweep_regularly},
+};

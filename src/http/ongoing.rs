@@ -17,7 +17,11 @@ mod unstruck;
 pub(crate) use attempt::{Attempt, Party};
 pub(crate) use toxics::{ToxicState, Toxics};
 
-use super::{broken::Broken, capture::Capture, facts::Facts};
+use super::message::{
+    broken::Broken,
+    capture::Capture,
+    facts::{Facts, Said},
+};
 use crate::{
     connection::ConnectionShared,
     journal::{self, Captured, Course, Record, recorded},
@@ -115,7 +119,7 @@ impl Ongoing {
     }
 
     /// What the request's body said came to light later.
-    pub(crate) fn said(&self, said: &super::facts::Said) {
+    pub(crate) fn said(&self, said: &Said) {
         self.record.note(|course| {
             if let Some(model) = said.model.as_deref() {
                 course.model = Some(recorded(model));

@@ -2,7 +2,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 
-use super::{body::Body, headers};
+use super::{body::Body, message::headers};
 use crate::dial::DialError;
 
 /// What went wrong on the proxy's side, or with the request.

@@ -1,4 +1,9 @@
 //! The client's side of HTTP connections.
+mod foreign;
+mod inbound;
+mod patience;
+pub(in crate::http) mod tunnel;
+
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use aconite_toxics::{ConnectFault, Direction};
@@ -14,13 +19,11 @@ use tokio::{
 };
 
 use super::{
-    client::{Client, Via},
-    exchange, foreign,
-    inbound::Inbound,
-    own_answer,
-    patience::run_out,
-    proxy::{HttpProxy, Role, ServerLeaf},
-    tunnel::{self, write_last_answer},
+    client::{
+        Client, Via,
+        proxy::{HttpProxy, Role, ServerLeaf},
+    },
+    exchange, own_answer,
     upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
 };
 use crate::{
@@ -30,6 +33,9 @@ use crate::{
     steady::steady,
     tls::{self, Negotiated as _, host::Readable},
 };
+use inbound::Inbound;
+use patience::run_out;
+use tunnel::write_last_answer;
 
 /// The client's socket with its byte toxics.
 pub(crate) type Socket = ToxicSocket<ByteGovernor>;

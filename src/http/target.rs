@@ -1,4 +1,6 @@
 //! Where a request is sent.
+pub(crate) mod route;
+
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use aconite_toxics::{
@@ -10,8 +12,8 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-use super::route::Policy;
 use crate::{dial::Place, secrets::redacted_url, sim::Simulator};
+use route::Policy;
 
 /// An upstream.
 #[derive(Clone)]

@@ -1,5 +1,9 @@
 //! Requests to upstreams: connections, protocol, and retries that are safe.
 mod error;
+pub(crate) mod http1_body;
+pub(crate) mod io;
+pub(crate) mod pool;
+pub(crate) mod unreachable;
 
 use std::{
     future::poll_fn,
@@ -24,10 +28,7 @@ use tokio::net::TcpStream;
 
 use super::{
     body::{Body, Source},
-    http1_body::Http1Body,
-    pool::{Connection, HostPool, Http1, Http2, SharedPool},
     target::Origin,
-    upstream_io::{Io, Socket, UpstreamIo},
 };
 use crate::{
     dial::{DialError, Dialer},
@@ -37,6 +38,9 @@ use crate::{
 };
 use error::Failure;
 pub(crate) use error::UpstreamError;
+use http1_body::Http1Body;
+use io::{Io, Socket, UpstreamIo};
+use pool::{Connection, HostPool, Http1, Http2, SharedPool};
 
 /// How upstreams are reached by one proxy.
 #[derive(Clone)]

@@ -13,17 +13,14 @@ use http::HeaderMap;
 use http_body::Frame;
 use tokio::time::Sleep;
 
-use super::{
-    super::{
-        broken::Broken,
-        coding::Decoding,
-        governor::BodyGovernor,
+use super::{Again, BodyError, Gate, Source, governor::BodyGovernor, reset_for, source::Piece};
+use crate::{
+    http::{
+        message::{broken::Broken, coding::Decoding},
         ongoing::{Ongoing, Party},
-        source::Piece,
     },
-    Again, BodyError, Gate, Source, reset_for,
+    link::Lane,
 };
-use crate::link::Lane;
 
 /// A body in motion.
 pub(crate) struct Flow {

@@ -5,17 +5,16 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body::Body as _;
 use tokio::sync::oneshot;
 
-use super::{
-    super::{
-        body::{Body, Gate, Source},
+use super::{RequestBody, Running, leg::RequestHead};
+use crate::http::{
+    body::{Body, Gate, Source},
+    message::{
         facts::Said,
         framing,
         headers::{self, Hop},
-        target::{Origin, Target},
-        upstream::{Answer, Link, Speak, UpstreamError},
     },
-    RequestBody, Running,
-    leg::RequestHead,
+    target::{Origin, Target},
+    upstream::{Answer, Link, Speak, UpstreamError},
 };
 
 /// Opens the gate of a request's body when the upstream asks for it.

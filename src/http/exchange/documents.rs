@@ -5,14 +5,18 @@ use aconite_toxics::{BodyFilter, BodyForm, Direction, DocumentFilter, Instance, 
 use bytes::Bytes;
 use http::{HeaderMap, header};
 
-use super::super::{
-    body::Source,
-    coding::Coded,
-    governor::{Ready, concerns},
-    held::{Came, Held, Undecoded, decoded},
-    ongoing::{Party, Toxics},
+use crate::{
+    http::{
+        body::{
+            Source,
+            governor::{Ready, concerns},
+            held::{Came, Held, Undecoded, decoded},
+        },
+        message::coding::Coded,
+        ongoing::{Party, Toxics},
+    },
+    plan::{Armed, Plan},
 };
-use crate::plan::{Armed, Plan};
 
 /// A body that has been through all toxics on documents.
 pub(super) struct Edited {

@@ -8,19 +8,21 @@ use aconite_toxics::{
 use bytes::Bytes;
 use http::{HeaderMap, header, request, response};
 
-use super::{
-    super::{
-        body::{Flow, Gate, Source},
-        coding::{Coded, Coding, Decoding},
-        facts::{body_form, content_length},
-        governor::{BodyGovernor, Ready, beyond, concerns},
-        held::{Came, Held},
-        ongoing::{Ongoing, Party, Toxics},
-    },
-    documents::{self, Edited},
-};
+use super::documents::{self, Edited};
 use crate::{
     dial::Way,
+    http::{
+        body::{
+            Flow, Gate, Source,
+            governor::{BodyGovernor, Ready, beyond, concerns},
+            held::{Came, Held},
+        },
+        message::{
+            coding::{Coded, Coding, Decoding},
+            facts::{body_form, content_length},
+        },
+        ongoing::{Ongoing, Party, Toxics},
+    },
     plan::{Armed, Plan},
 };
 

@@ -4,17 +4,22 @@ use std::sync::{Arc, Mutex};
 use http::{HeaderMap, StatusCode, Version, request};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
-use super::super::{
-    body::{Source, Tee},
-    client::Client,
-    coding::Coded,
-    facts::{self, Facts, body_form, may_be_json},
-    headers,
-    held::{Came, Held, Undecoded, decoded},
-    in_band,
-    own_answer::Trouble,
+use crate::{
+    http::{
+        body::{
+            Source, Tee,
+            held::{Came, Held, Undecoded, decoded},
+        },
+        client::{Client, in_band},
+        message::{
+            coding::Coded,
+            facts::{self, Facts, body_form, may_be_json},
+            headers,
+        },
+        own_answer::Trouble,
+    },
+    plan::{Armed, Plan},
 };
-use crate::plan::{Armed, Plan};
 use aconite_toxics::BodyForm;
 
 pub(super) struct Prepared {

@@ -13,20 +13,24 @@ use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
 
 use super::{
-    super::{
-        body::{Body, BodyError, Flow, Source, reset_for},
-        broken::Broken,
-        facts::content_length,
-        framing::{self, Ends},
-        headers::{self, Hop},
-        own_answer::{self, Trouble},
-        upgrade::{self, UPGRADED},
-        upstream::{MAX_HEADERS, Switching},
-    },
     RequestBody, Running,
     leg::Reworked,
+    upgrade::{self, UPGRADED},
 };
-use crate::plan::Armed;
+use crate::{
+    http::{
+        body::{Body, BodyError, Flow, Source, reset_for},
+        message::{
+            broken::Broken,
+            facts::content_length,
+            framing::{self, Ends},
+            headers::{self, Hop},
+        },
+        own_answer::{self, Trouble},
+        upstream::{MAX_HEADERS, Switching},
+    },
+    plan::Armed,
+};
 
 impl Running {
     /// The upstream's response, framed in one way only, if it can be forwarded.

@@ -6,23 +6,29 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header, response};
 
 use super::{
-    super::{
-        body::{Body, Flow, Source, Tee},
-        held::{Came, Held},
-        ongoing::{Attempt, Party},
-        own_answer::Trouble,
-        route::{Limits, MAX_ATTEMPTS, MAX_REPLAY, Outcome, Policy, Received},
-        target::Target,
-        upstream::{Answer, Link},
-        upstream_io::Io,
-    },
     Failed, Running,
     ask::{Outgoing, gate},
     leg::{Course, Leg, Reworked},
     reply::mark,
     short::Short,
 };
-use crate::{dial::Way, journal};
+use crate::{
+    dial::Way,
+    http::{
+        body::{
+            Body, Flow, Source, Tee,
+            held::{Came, Held},
+        },
+        ongoing::{Attempt, Party},
+        own_answer::Trouble,
+        target::{
+            Target,
+            route::{Limits, MAX_ATTEMPTS, MAX_REPLAY, Outcome, Policy, Received},
+        },
+        upstream::{Answer, Link, io::Io},
+    },
+    journal,
+};
 
 /// What an attempt came to.
 struct Tried {

@@ -5,9 +5,9 @@ use aconite_toxics::How;
 use bytes::Bytes;
 use http_body::Frame;
 
-use super::super::{
-    broken::Broken,
-    source::{Piece, Source},
+use crate::http::{
+    body::source::{Piece, Source},
+    message::broken::Broken,
 };
 
 /// A body as whoever believes its head reads it: cut at the declared length, and broken off if it comes to less.

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::{Ongoing, ToxicState, Toxics};
 use crate::{
-    http::route::{Candidate, MAX_ATTEMPTS},
+    http::target::route::{Candidate, MAX_ATTEMPTS},
     link::{Counters, Governor, Lane, ProxyHeld, ToxicSocket},
     metrics::WaitsByToxic,
     plan::{Decisions, PlanWatch},

@@ -9,10 +9,10 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 
-use super::{
+use super::source::Source;
+use crate::http::message::{
     broken::Broken,
     coding::{Coding, Decoding},
-    source::Source,
 };
 
 /// The beginning of a body, or all of it, and where the rest comes from. As a source it gives all of that in order.

@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::super::ongoing::Ongoing;
+use crate::http::ongoing::Ongoing;
 
 /// How long a client may take to be broken off.
 const SOON: Duration = Duration::from_secs(1);

@@ -4,7 +4,7 @@ use std::time::Duration;
 use aconite_toxics::ConnectFault;
 use http::StatusCode;
 
-use super::own_answer::Trouble;
+use crate::http::own_answer::Trouble;
 
 /// What the client is told, after the time that it takes to find out: the same as of an upstream that really fails so.
 ///

@@ -7,13 +7,14 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{
-    guard,
-    inbound::Inbound,
-    own_answer::{self, Trouble},
-    server::Sniffed,
+use super::{Sniffed, inbound::Inbound};
+use crate::{
+    http::{
+        client::guard,
+        own_answer::{self, Trouble},
+    },
+    journal::Head,
 };
-use crate::journal::Head;
 
 /// A fatal alert, `handshake_failure` (RFC 8446, sections 5.1 and 6).
 const TLS_ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 40];

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use http::HeaderMap;
 use rustls::sign::CertifiedKey;
 
-use super::{forward::ForwardRules, own_answer::Trouble, target::Target, upstream::Upstreams};
-use crate::tls::{accept::Terminator, authority::Authority, files::FromFiles};
+use super::forward::ForwardRules;
+use crate::{
+    http::{own_answer::Trouble, target::Target, upstream::Upstreams},
+    tls::{accept::Terminator, authority::Authority, files::FromFiles},
+};
 
 /// An `http` or `forward` proxy.
 pub(crate) struct HttpProxy {

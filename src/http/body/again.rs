@@ -3,11 +3,11 @@ use aconite_toxics::Scope;
 use bytes::Bytes;
 
 use super::{
-    body::{Body, Flow},
+    Body, Flow,
     governor::BodyGovernor,
-    ongoing::Party,
     source::{Source, Tee},
 };
+use crate::http::ongoing::Party;
 
 /// A request's body that can be sent once more.
 pub(crate) enum Again {

@@ -5,8 +5,9 @@ use std::{
     time::Duration,
 };
 
-use super::{body::meter_for, ongoing::Party};
+use super::meter_for;
 use crate::{
+    http::ongoing::Party,
     link::{Governor, ProxyHeld},
     metrics::{EventGaps, WaitsByToxic},
     plan::{Armed, PlanWatch},

@@ -1,8 +1,7 @@
 //! A client connection of an `http` or `forward` proxy.
 use std::sync::Arc;
 
-use super::proxy::HttpProxy;
-use crate::connection::ConnectionShared;
+use crate::{connection::ConnectionShared, http::client::proxy::HttpProxy};
 
 /// A client connection, and the proxy that serves it.
 pub(crate) struct Inbound {

@@ -10,11 +10,8 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
-use super::{
-    broken::Broken,
-    pool::{HostPool, Http1},
-    source::Piece,
-};
+use super::pool::{HostPool, Http1};
+use crate::http::{body::source::Piece, message::broken::Broken};
 
 /// An answer's body together with the connection that it comes on, which goes back to the pool after.
 pub(super) struct Http1Body {

@@ -15,8 +15,12 @@ use std::{
 use hyper::client::conn::{http1, http2};
 use tokio::time::Instant;
 
-use super::{body::Body, target::Origin, upstream::Speak};
-use crate::{steady::Steady, workers};
+use super::Speak;
+use crate::{
+    http::{body::Body, target::Origin},
+    steady::Steady,
+    workers,
+};
 
 /// How long an unused connection is kept.
 const KEEP: Duration = Duration::from_secs(90);

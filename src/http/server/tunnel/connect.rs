@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 use aconite_toxics::{HostError, HostPort};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
-use super::super::{
+use crate::http::{
     own_answer::{self, Trouble},
     upstream::MAX_HEADERS,
 };

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, request,
 use hyper::ext::Protocol;
 use rustls::crypto::ring::default_provider;
 
-use super::own_answer::Trouble;
+use crate::http::own_answer::Trouble;
 
 /// Makes an extended CONNECT the handshake that it stands for (RFC 8441, section 5). All else stays as it is.
 ///

@@ -5,8 +5,8 @@ use aconite_toxics::{Catalogue, ConnectFault, Level, SpecError, ToxicSpec};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
-use super::{headers, own_answer::Trouble};
 use crate::{
+    http::{message::headers, own_answer::Trouble},
     plan::{Armed, Plan},
     site::Site,
 };

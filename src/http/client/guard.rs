@@ -3,11 +3,8 @@
 use aconite_toxics::{End, How, Side};
 use http::{HeaderMap, Method, StatusCode, Version, header, request};
 
-use super::{
-    client::{Client, Via},
-    own_answer::Trouble,
-};
-use crate::{connection::ConnectionShared, journal::Head};
+use super::{Client, Via};
+use crate::{connection::ConnectionShared, http::own_answer::Trouble, journal::Head};
 
 /// Whether a request may come in: it says once and clearly where it goes and how it is framed, and brings the credentials
 /// that a forward proxy asks for. In a tunnel CONNECT has brought them.

@@ -1,5 +1,5 @@
 //! CONNECT: tunnels that are opened, and tunnels that are left closed.
-pub(super) mod connect;
+pub(in crate::http) mod connect;
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -14,21 +14,19 @@ use tokio::{
 use connect::Connect;
 
 use super::{
-    body::Body,
-    client::{FarEnd, Via},
-    foreign,
-    forward::ForwardRules,
-    guard, headers,
-    inbound::Inbound,
-    own_answer::{self, Trouble},
-    server::{Sniffed, Unsaid, handshake, look, serve_http, serve_plain, sniff, socket},
-    target::{Origin, Target},
-    unreachable::unreachable,
-    upstream::MAX_HEADER_SECTION,
+    Sniffed, Unsaid, foreign, handshake, inbound::Inbound, look, serve_http, serve_plain, sniff, socket,
 };
 use crate::{
     connection::ConnectionShared,
     dial::{Place, Way},
+    http::{
+        body::Body,
+        client::{FarEnd, Via, forward::ForwardRules, guard},
+        message::headers,
+        own_answer::{self, Trouble},
+        target::{Origin, Target},
+        upstream::{MAX_HEADER_SECTION, unreachable::unreachable},
+    },
     journal::Head,
     link::{ClientIo, Peek, finish},
     tcp::relay,

@@ -11,7 +11,8 @@ use aconite_toxics::{
 };
 use http::{HeaderMap, StatusCode, header};
 
-use super::{credentials::Credentials, own_answer::Trouble, target::Target};
+use super::credentials::Credentials;
+use crate::http::{own_answer::Trouble, target::Target};
 
 /// The rules of a forward proxy.
 pub(crate) struct ForwardRules {

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
-use super::{broken::Broken, held::Held};
-use crate::sim::SimBody;
+use super::held::Held;
+use crate::{http::message::broken::Broken, sim::SimBody};
 
 /// Where a body comes from.
 pub(crate) enum Source {

@@ -7,10 +7,10 @@ use http::{Response, response};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 
-use super::{
+use crate::http::{
     body::Body,
-    extended_connect,
-    headers::{self, Hop},
+    client::extended_connect,
+    message::headers::{self, Hop},
     ongoing::Ongoing,
     upstream::Switching,
 };

@@ -5,8 +5,8 @@ use aconite_dialects::Dialect;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 
-use super::{facts::Facts, target::Target};
-use crate::plan::PlanReceiver;
+use super::Target;
+use crate::{http::message::facts::Facts, plan::PlanReceiver};
 
 /// Chooses the upstreams of exchanges.
 pub(crate) trait Policy: Send + Sync {
