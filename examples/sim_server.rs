@@ -18,6 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let (socket, _) = listener.accept().await?;
         socket.set_nodelay(true)?;
         let simulator = simulator.clone();
+        #[expect(clippy::disallowed_methods, reason = "the process ends with its connections")]
         tokio::spawn(async move {
             let answer = service_fn(async |request| Ok::<_, Infallible>(simulator.handle(request).await));
             // An error here is a client that hung up.

@@ -1,4 +1,6 @@
 //! The proxy.
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests have tasks and peers of their own"))]
+
 mod admin;
 pub mod cli;
 pub mod config;

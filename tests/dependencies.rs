@@ -9,7 +9,14 @@ use serde_json::Value;
 /// The packages of a build on this platform, with everything that they need.
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--offline", "--format-version", "1", "--filter-platform", "x86_64-unknown-linux-gnu"])
+        .args([
+            "metadata",
+            "--offline",
+            "--format-version",
+            "1",
+            "--filter-platform",
+            "x86_64-unknown-linux-gnu",
+        ])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
@@ -23,7 +30,8 @@ fn listed(list: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/deny.toml")).unwrap();
     let begin = text.find(&format!("\n{list} = [")).unwrap_or_else(|| panic!("{list} is not in deny.toml"));
     let rest = &text[begin..];
-    let lines = rest[..rest.find("\n]").unwrap()].lines().map(|line| line.split('#').next().unwrap_or_default());
+    let lines =
+        rest[..rest.find("\n]").unwrap()].lines().map(|line| line.split('#').next().unwrap_or_default());
     lines.flat_map(|line| line.split('"').skip(1).step_by(2).take(1)).map(str::to_owned).collect()
 }
 
@@ -39,7 +47,9 @@ fn licences_are_permissive() {
     let allowed = listed("allow");
     let refused: Vec<_> = packages()
         .iter()
-        .map(|package| (package["name"].to_string(), package["license"].as_str().unwrap_or_default().to_owned()))
+        .map(|package| {
+            (package["name"].to_string(), package["license"].as_str().unwrap_or_default().to_owned())
+        })
         .filter(|(_, licence)| !permits(licence, &allowed))
         .collect();
     assert!(refused.is_empty(), "{refused:?}");
@@ -69,7 +79,8 @@ fn there_is_one_version_of_a_crate() {
         let (name, version) = (package["name"].as_str().unwrap(), package["version"].as_str().unwrap());
         versions.entry(name.to_owned()).or_default().insert(format!("{name}@{version}"));
     }
-    let several: BTreeSet<_> = versions.into_values().filter(|versions| versions.len() > 1).flatten().collect();
+    let several: BTreeSet<_> =
+        versions.into_values().filter(|versions| versions.len() > 1).flatten().collect();
     let known = listed("skip");
     let stale: Vec<_> = known.difference(&several).collect();
     assert!(stale.is_empty(), "no longer needed in deny.toml: {stale:?}");

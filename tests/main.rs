@@ -1,5 +1,6 @@
 //! One program for all tests over real sockets and the real executable.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(clippy::disallowed_methods, reason = "tests have tasks and peers of their own")]
 // The command line: exit codes, messages, formats.
 mod cli;
 // The command line: proxies with all their fields, credentials, Toxiproxy's exit codes.
@@ -13,6 +14,7 @@ mod admin_cases;
 // What the metrics tell of toxics.
 mod metrics;
 // Aconite inside another program.
+mod dependencies;
 mod embedding;
 // The fuzz targets' corpora, replayed.
 mod corpora;

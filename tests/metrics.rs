@@ -8,12 +8,12 @@ use aconite::{
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 mod scrape;
 
-use crate::support::{Caller, Origin, Proxied, eventually, hear_until};
+use crate::support::{Caller, GUARD, Origin, Proxied, eventually, hear_until};
 use scrape::{Scrape, fetch, scrape, scrape_at_rest};
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: 1\n\ndata: 2\n\ndata: 3\n\n";
@@ -104,15 +104,14 @@ async fn r_f12_added_latency_of_bytes_is_counted_while_they_flow() {
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
 const P: (&str, &str) = ("proxy", "p");
 
-/// How many exchanges of proxy `p` have ended with each class of status: `1xx` to `5xx`, `none`.
+/// A value of proxy `p` for each class of status: `1xx` to `5xx`, `none`.
+fn by_status(scrape: &Scrape, name: &str) -> [Option<f64>; 6] {
+    ["1xx", "2xx", "3xx", "4xx", "5xx", "none"].map(|status| scrape.value(name, &[P, ("status", status)]))
+}
+
+/// How many exchanges of proxy `p` have ended.
 fn ended(scrape: &Scrape) -> [Option<f64>; 6] {
-    ["1xx", "2xx", "3xx", "4xx", "5xx", "none"].map(|status| {
-        let labels = [P, ("status", status)];
-        let total = scrape.value("aconite_exchanges_total", &labels);
-        let measured = scrape.value("aconite_exchange_duration_seconds_count", &labels);
-        assert_eq!(measured, total.filter(|total| *total > 0.0), "{status}");
-        total
-    })
+    by_status(scrape, "aconite_exchanges_total")
 }
 
 /// An upstream that sends these pieces of one response, each after so many milliseconds, and closes.
@@ -162,7 +161,9 @@ async fn exchanges_count_by_the_class_of_their_status() {
         assert_eq!(ask(method, 200, "\r\nx-aconite-toxic: fail; cause=overloaded").await, 503);
     }
     let scrape = scrape(&proxied.aconite).await;
-    assert_eq!(ended(&scrape), [1.0, 3.0, 1.0, 2.0, 4.0, 1.0].map(Some));
+    let each = [1.0, 3.0, 1.0, 2.0, 4.0, 1.0].map(Some);
+    assert_eq!(ended(&scrape), each);
+    assert_eq!(by_status(&scrape, "aconite_exchange_duration_seconds_count"), each);
     assert_eq!(scrape.value("aconite_connections_total", &[P]), Some(12.0));
     assert_eq!(scrape.value("aconite_exchanges_in_flight", &[]), Some(0.0));
     let hang = [P, ("type", "hang")];
@@ -188,11 +189,16 @@ async fn an_exchange_counts_when_it_ends_for_as_long_as_it_took() {
     assert!((0.08..5.0).contains(&first), "{first}");
     sleep(Duration::from_millis(40)).await;
     drop(client);
-    let mut after = scrape(&proxied.aconite).await;
-    while ended(&after)[1] != Some(1.0) {
-        sleep(Duration::from_millis(5)).await;
-        after = scrape(&proxied.aconite).await;
-    }
+    let its_end = async {
+        loop {
+            let now = scrape(&proxied.aconite).await;
+            if ended(&now)[1] == Some(1.0) {
+                return now;
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let after = timeout(GUARD, its_end).await.expect("it ends");
     let took = after.value("aconite_exchange_duration_seconds_sum", &[P, ("status", "2xx")]).unwrap();
     assert!((first + 0.04..10.0).contains(&took), "{took} after {first}");
     assert_eq!(after.value("aconite_first_byte_seconds_count", &[P]), Some(1.0));
@@ -340,24 +346,28 @@ async fn any_name_of_a_proxy_can_be_read_back() {
 async fn clients_cannot_make_series() {
     let origin = Origin::answering("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nx").await;
     let proxied = Proxied::with(json!({"upstream": origin.url(), "in_band": true})).await;
+    proxied.add(json!({"type": "fail", "toxicity": 0.0, "attributes": {"cause": "overloaded"}})).await;
+    proxied.add(json!({"type": "hang", "window": {"after": "1h"}})).await;
     let ask = async |n: usize| {
-        let toxic = if n.is_multiple_of(2) { "delay; delay=1ms" } else { "edit; replace={}" };
         let request = format!(
-            "M{n} /client{n}?client{n}=1 HTTP/1.1\r\nHost: client{n}\r\nx-aconite-toxic: {toxic}; name=client{n}\r\n\
-             x-aconite-test-id: client{n}\r\nx-aconite-scene: client{n}\r\nUser-Agent: client{n}\r\nConnection: close\r\n\r\n"
+            "CLIENT{n} /client{n}?client{n}=1 HTTP/1.1\r\nHost: client{n}\r\nConnection: close\r\n\
+             x-aconite-toxic: headers; set={{\"x-client{n}\":\"client{n}\"}}\r\nx-aconite-test-id: client{n}\r\n\
+             x-aconite-scene: client{n}\r\nUser-Agent: client{n}\r\n\r\n"
         );
-        proxied.raw(request).await.status()
+        let heard = proxied.raw(request).await;
+        assert_eq!(heard.header(&format!("x-client{n}")), [format!("client{n}")], "{}", heard.text());
     };
-    for n in [0, 1] {
+    ask(0).await;
+    let before = scrape(&proxied.aconite).await;
+    for kind in ["headers", "fail", "hang"] {
+        assert!(before.names(("type", kind)).contains("aconite_toxics_struck_total"), "{before:?}");
+    }
+    for n in 1..6 {
         ask(n).await;
     }
-    let before = scrape(&proxied.aconite).await.len();
-    for n in 2..8 {
-        ask(n).await;
-    }
-    assert_eq!(scrape(&proxied.aconite).await.len(), before);
+    assert_eq!(scrape(&proxied.aconite).await.len(), before.len());
     let (_, text) = fetch(&proxied.aconite, None).await;
-    assert!(!text.contains("client"), "{text}");
+    assert!((0..6).all(|n| !text.to_lowercase().contains(&format!("client{n}"))), "{text}");
 }
 
 #[tokio::test]

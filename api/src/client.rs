@@ -447,6 +447,7 @@ impl Client {
             .map_err(|source| ClientError::Connect { authority: self.authority.clone(), source })?;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|source| self.broke(source))?;
+        #[expect(clippy::disallowed_methods, reason = "it ends with its sender")]
         tokio::spawn(connection);
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, &self.authority);
         if let Some(token) = &self.authorization {

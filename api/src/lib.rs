@@ -1,5 +1,7 @@
 //! The admin API: resources, routes, client. It does not know the proxy: the
 //! proxy implements [`Control`].
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests have tasks and peers of their own"))]
+
 pub mod client;
 mod control;
 mod metrics;

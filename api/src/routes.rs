@@ -116,6 +116,7 @@ async fn name_request(mut response: Response) -> Response {
 fn request_id() -> String {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     const ALPHABET: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
+    #[expect(clippy::disallowed_methods, reason = "an answer tells the time")]
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let counter = COUNTER.fetch_add(1, Ordering::Relaxed);
     let id = u128::from(seconds) << 64 | u128::from(process::id()) << 32 | u128::from(counter);

@@ -1,5 +1,6 @@
 //! The API over a fake of the proxies, without sockets but where the client is tested.
 #![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::disallowed_methods, reason = "tests have tasks and peers of their own")]
 mod app;
 mod fake;
 

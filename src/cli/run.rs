@@ -169,6 +169,10 @@ fn watch_signals() -> std::io::Result<mpsc::Receiver<Kill>> {
     ] {
         let mut signal = signal(kind)?;
         let sender = sender.clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it ends with the receiver, when the next signal comes, or with the process"
+        )]
         tokio::spawn(async move {
             while signal.recv().await.is_some() {
                 if !(shared && by_itself) && sender.send(kill).await.is_err() {

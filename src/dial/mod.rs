@@ -175,6 +175,10 @@ impl Lookups {
         look: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let place = self.0.acquire().await.map_err(io::Error::other)?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the resolver of the system can only be waited for; how many wait is bounded"
+        )]
         let looking = tokio::task::spawn_blocking(move || {
             let _place = place;
             look()

@@ -285,7 +285,7 @@ impl Upstreams {
             .handshake(TokioIo::new(io))
             .await
             .map_err(|source| UpstreamError::Broken { origin: origin.clone(), source, sent: false })?;
-        // Ends when the last sender is gone or the upstream closes.
+        #[expect(clippy::disallowed_methods, reason = "it ends with the last sender, or the connection")]
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "an HTTP/2 connection to an upstream ended");

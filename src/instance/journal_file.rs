@@ -43,6 +43,7 @@ impl JournalWriter {
         let (reopen, reopening) = mpsc::channel(1);
         let finish = CancellationToken::new();
         let writing = Writing { path: path.to_owned(), file: BufWriter::new(file), failing: false };
+        #[expect(clippy::disallowed_methods, reason = "`finish` ends it")]
         let task = tokio::spawn(writing.run(receiver, reopening, finish.clone()));
         Ok((lines, Self { finish, reopen, task }))
     }

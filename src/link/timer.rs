@@ -65,6 +65,7 @@ impl Source {
 
 /// Whether the runtime's clock runs with the kernel's, which no paused or once paused one does.
 #[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "the two clocks are compared")]
 fn clock_is_the_kernels() -> bool {
     let before = std::time::Instant::now();
     let told = Instant::now().into_std();

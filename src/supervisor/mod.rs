@@ -69,7 +69,7 @@ impl Shared {
         workers: usize,
     ) -> io::Result<Self> {
         let pool = Arc::<Pool>::default();
-        // Ends with the pool.
+        #[expect(clippy::disallowed_methods, reason = "it ends with the pool")]
         tokio::spawn(sweep_regularly(Arc::downgrade(&pool)));
         let tracker = TaskTracker::new();
         Ok(Self {
@@ -215,7 +215,7 @@ impl Supervisor {
             windows: Notify::new(),
             listeners: Notify::new(),
         });
-        // Ends with the supervisor.
+        #[expect(clippy::disallowed_methods, reason = "it ends with the supervisor")]
         tokio::spawn(keep_windows(Arc::downgrade(&supervisor)));
         supervisor
     }

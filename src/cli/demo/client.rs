@@ -124,9 +124,10 @@ async fn exchange<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    #[expect(clippy::disallowed_methods, reason = "it tells how long a real call took")]
     let started = Instant::now();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // Ends with the answer: nothing else holds the sender.
+    #[expect(clippy::disallowed_methods, reason = "it ends with the answer: nothing else holds the sender")]
     let driver = tokio::spawn(connection);
     let mut request =
         Request::post(path).header(header::HOST, host).header(header::CONTENT_TYPE, "application/json");

@@ -97,6 +97,7 @@ impl Telemetry {
         let tracer = provider.tracer_with_scope(scope);
         let (finished, receiver) = mpsc::channel(QUEUE);
         let finish = CancellationToken::new();
+        #[expect(clippy::disallowed_methods, reason = "`finish` ends it")]
         let task = tokio::spawn(record(tracer, receiver, finish.clone()));
         let result = command(Some(finished)).await;
         finish.cancel();
@@ -110,7 +111,9 @@ impl Telemetry {
     /// Sends what is left, of both signals at once. A collector that does not take it holds nobody for long.
     fn flush(self) {
         let Self { spans, logs } = self;
+        #[expect(clippy::disallowed_methods, reason = "it is joined below, and its flush has a limit")]
         let traces = spans.map(|spans| thread::spawn(move || spans.shutdown_with_timeout(FLUSH).is_ok()));
+        #[expect(clippy::disallowed_methods, reason = "it is joined below, and its flush has a limit")]
         let logs = logs.map(|logs| thread::spawn(move || logs.shutdown_with_timeout(FLUSH).is_ok()));
         for (signal, flushed) in [(Signal::Traces, traces), (Signal::Logs, logs)] {
             if flushed.is_some_and(|flushed| !flushed.join().unwrap_or(false)) {

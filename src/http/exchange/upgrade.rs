@@ -48,7 +48,10 @@ pub(crate) fn switch(
         }
     };
     if ongoing.http2 {
-        // Ends with its stream, which ends with the client's connection.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it ends with its stream, which ends with the connection of the client"
+        )]
         tokio::spawn(joined);
     } else {
         ongoing.connection.goes_on_with(joined);

@@ -154,6 +154,7 @@ impl Facts {
     }
 
     /// The place of a message, for the toxics.
+    #[expect(clippy::disallowed_methods, reason = "toxics tell the date in headers")]
     pub(crate) fn scope(&self, direction: Direction, body: BodyForm, length: Option<u64>) -> Scope {
         Scope {
             direction,
