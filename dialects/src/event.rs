@@ -128,6 +128,25 @@ impl Piece {
 }
 
 impl Event {
+    /// The same event under another name, if it has one and is a server-sent event.
+    pub fn renamed(&self, name: &str) -> Self {
+        if self.framing != Framing::Sse {
+            return self.clone();
+        }
+        let mut raw = BytesMut::with_capacity(self.raw.len() + name.len());
+        for line in lines(&self.raw) {
+            match line.value_of(b"event") {
+                Some(old) if !old.is_empty() => {
+                    raw.put_slice(&line.content[..line.content.len() - old.len()]);
+                    raw.put_slice(name.as_bytes());
+                }
+                _ => raw.put_slice(line.content),
+            }
+            raw.put_slice(line.end);
+        }
+        Self { raw: raw.freeze(), answers: Answers::default(), ..*self }
+    }
+
     /// A fresh event. Line ends within `data` make several `data` lines; in NDJSON they become spaces. Neither NDJSON
     /// nor a JSON array has names. An AWS frame is one of type `name` with a JSON payload.
     ///

@@ -10,6 +10,7 @@
 //! - [`embeddings`]: answers that are vectors, spoilt in place.
 //! - [`event`]: cutting a streamed body into events, and putting other data into one.
 //! - [`failure`]: causes of failure, and how each provider words them.
+//! - [`finish`]: why responses end, in each provider's words.
 //! - [`form`]: what a body is made of.
 //! - [`hits`]: answers of vector searches, spoilt in place.
 //! - [`json`]: JSON documents, edited in place.
@@ -24,6 +25,7 @@ pub mod dialect;
 pub mod embeddings;
 pub mod event;
 pub mod failure;
+pub mod finish;
 pub mod form;
 pub mod hits;
 pub mod json;
@@ -38,6 +40,7 @@ pub use dialect::{Dialect, Operation, Recognised, known_hosts, recognise};
 pub use embeddings::EmbeddingFault;
 pub use event::{Decoder, Event, Framing, Meter};
 pub use failure::{Cause, Facts, Failure};
+pub use finish::Finish;
 pub use form::BodyForm;
 pub use hits::HitsFault;
 pub use media_type::MediaType;

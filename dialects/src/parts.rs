@@ -19,6 +19,8 @@ pub enum Part {
     Usage,
     /// Why the response ended: strings.
     Finish,
+    /// What is said to the user: strings, in streams pieces of it, and repetitions of the whole.
+    Text,
     /// The names of the tools that are called: strings.
     ToolName,
     /// The ids of calls of tools: strings.
@@ -33,6 +35,7 @@ pub enum Part {
 pub(crate) struct Parts {
     pub(crate) model: &'static [&'static str],
     pub(crate) usage: &'static [&'static str],
+    pub(crate) text: &'static [&'static str],
     pub(crate) tool_name: &'static [&'static str],
     pub(crate) tool_id: &'static [&'static str],
     pub(crate) tool_arguments: &'static [&'static str],
@@ -41,7 +44,7 @@ pub(crate) struct Parts {
 impl Parts {
     /// Nothing is known.
     pub(crate) const NONE: Self =
-        Self { model: &[], usage: &[], tool_name: &[], tool_id: &[], tool_arguments: &[] };
+        Self { model: &[], usage: &[], text: &[], tool_name: &[], tool_id: &[], tool_arguments: &[] };
 }
 
 impl Provider {
@@ -52,6 +55,7 @@ impl Provider {
             Part::Model => self.parts.model,
             Part::Usage => self.parts.usage,
             Part::Finish => self.finish,
+            Part::Text => self.parts.text,
             Part::ToolName => self.parts.tool_name,
             Part::ToolId => self.parts.tool_id,
             Part::ToolArguments => self.parts.tool_arguments,

@@ -7,13 +7,13 @@
 use std::borrow::Cow;
 
 use crate::{
-    Cause, Event, Facts, Failure, Framing, Operation,
+    Cause, Event, Facts, Failure, Finish, Framing, Operation,
     content::Stream,
     dialect::{Asked, Claim, model_in_path},
     embeddings::Vectors,
     form::Head,
     hits::Hits,
-    json::Node,
+    json::{Node, Splices},
     named::named,
     outcome::Sign,
     parts::Parts,
@@ -80,6 +80,10 @@ pub struct Provider {
     pub(crate) content: &'static [&'static str],
     /// Where a response or an event says why it ended. Paths as of `content`.
     pub(crate) finish: &'static [&'static str],
+    /// Its words for why a response ended. A reason that is missing is one that it does not tell.
+    pub(crate) finish_words: &'static [(Finish, &'static str)],
+    /// Edits of a response, or of an event, that tells why it ended by other means than the word. Empty: it does not.
+    pub(crate) finish_other: for<'d> fn(Node<'d>, Finish) -> Splices,
     /// Where a chat response or an event has its other parts.
     pub(crate) parts: Parts,
     /// What tells a cause in its failures, before what all providers share. The first that is found counts.
@@ -109,6 +113,8 @@ const BLANK: Provider = Provider {
     hits: None,
     content: &[],
     finish: &[],
+    finish_words: &[],
+    finish_other: |_, _| Splices::new(),
     parts: Parts::NONE,
     signs: &[],
     is_failure: |_| false,

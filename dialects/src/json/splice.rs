@@ -20,6 +20,13 @@ impl Splices {
         self.parts.push((span, with.into()));
     }
 
+    /// These replacements and others of the same body.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        self.parts.extend(others.parts);
+        self
+    }
+
     /// Whether there is nothing to replace.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{BLANK, Provider};
 use crate::{
-    Cause, Event, Facts, Failure, Framing, Operation,
+    Cause, Event, Facts, Failure, Finish, Framing, Operation,
     content::{Mark, Stream, any_filled, filled, kind},
     dialect::{Asked, Claim},
     failure::whole_seconds,
@@ -27,9 +27,18 @@ pub(super) static PROVIDER: Provider = Provider {
     frame: |_, _, cause, facts, _| frame(cause, facts),
     content: &["content[].text", "content[].name"],
     finish: &["stop_reason", "delta.stop_reason", "message.stop_reason"],
+    finish_words: &[
+        (Finish::Stop, "end_turn"),
+        (Finish::Length, "max_tokens"),
+        (Finish::ToolCalls, "tool_use"),
+        (Finish::Refusal, "refusal"),
+        (Finish::Context, "model_context_window_exceeded"),
+        (Finish::Paused, "pause_turn"),
+    ],
     parts: Parts {
         model: &["model", "message.model"],
         usage: &["usage", "message.usage"],
+        text: &["content[].text", "delta.text"],
         tool_name: &["content[].name", "content_block.name"],
         tool_id: &["content[].id", "content_block.id"],
         tool_arguments: &["content[].input", "content_block.input", "delta.partial_json"],

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{BLANK, Provider, anthropic};
 use crate::{
-    Cause, Event, Facts, Failure, Framing, Operation,
+    Cause, Event, Facts, Failure, Finish, Framing, Operation,
     content::{Mark, Stream, any_filled, filled},
     dialect::Claim,
     embeddings::{Numbers, Vectors},
@@ -46,9 +46,23 @@ pub(super) static PROVIDER: Provider = Provider {
         "results[].outputText",
     ],
     finish: &["stopReason", "stop_reason"],
+    finish_words: &[
+        (Finish::Stop, "end_turn"),
+        (Finish::Length, "max_tokens"),
+        (Finish::ToolCalls, "tool_use"),
+        (Finish::ContentFilter, "content_filtered"),
+        (Finish::Context, "model_context_window_exceeded"),
+    ],
     parts: Parts {
         model: &["model"],
         usage: &["usage"],
+        text: &[
+            "output.message.content[].text",
+            "delta.text",
+            "content[].text",
+            "generation",
+            "outputs[].text",
+        ],
         tool_name: &["output.message.content[].toolUse.name", "start.toolUse.name", "content[].name"],
         tool_id: &["output.message.content[].toolUse.toolUseId", "start.toolUse.toolUseId", "content[].id"],
         tool_arguments: &["output.message.content[].toolUse.input", "delta.toolUse.input", "content[].input"],

@@ -7,7 +7,7 @@ use super::{
     compatible::{Plain, plain},
 };
 use crate::{
-    Failure, Operation,
+    Failure, Finish, Operation,
     content::{Mark, Stream, filled, kind},
     dialect::{Asked, Claim},
     embeddings::{Numbers, Vectors, list},
@@ -27,8 +27,14 @@ pub(super) static PROVIDER: Provider = Provider {
     vectors,
     content: &["message.content[].text", "message.tool_calls", "text", "generations[].text"],
     finish: &["finish_reason", "delta.finish_reason"],
+    finish_words: &[
+        (Finish::Stop, "COMPLETE"),
+        (Finish::Length, "MAX_TOKENS"),
+        (Finish::ToolCalls, "TOOL_CALL"),
+    ],
     parts: Parts {
         usage: &["usage", "delta.usage", "meta.tokens", "meta.billed_units"],
+        text: &["message.content[].text", "delta.message.content.text", "text", "generations[].text"],
         tool_name: &["message.tool_calls[].function.name", "delta.message.tool_calls.function.name"],
         tool_id: &["message.tool_calls[].id", "delta.message.tool_calls.id"],
         tool_arguments: &[

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Provider, openai};
-use crate::{Cause, Event, Facts, Failure, Framing, Operation, dialect::Claim, parts::Parts};
+use crate::{Cause, Event, Facts, Failure, Finish, Framing, Operation, dialect::Claim, parts::Parts};
 
 /// A server of OpenAI's API of which nothing else is known. It has no path of its own.
 pub(super) const OPENAI_SHAPED: Provider = Provider {
@@ -37,9 +37,27 @@ pub(super) const OPENAI_SHAPED: Provider = Provider {
         "output[].arguments",
     ],
     finish: &["choices[].finish_reason", "incomplete_details.reason", "response.incomplete_details.reason"],
+    finish_words: &[
+        (Finish::Stop, "stop"),
+        (Finish::Length, "length"),
+        (Finish::ToolCalls, "tool_calls"),
+        (Finish::ContentFilter, "content_filter"),
+    ],
+    finish_other: openai::incomplete,
     parts: Parts {
         model: &["model", "response.model"],
         usage: &["usage", "response.usage"],
+        text: &[
+            "choices[].message.content",
+            "choices[].delta.content",
+            "choices[].text",
+            "output[].content[].text",
+            "response.output_text.delta:delta",
+            "response.output_text.done:text",
+            "response.content_part.done:part.text",
+            "response.output_item.done:item.content[].text",
+            "response.output[].content[].text",
+        ],
         tool_name: &[
             "choices[].message.tool_calls[].function.name",
             "choices[].delta.tool_calls[].function.name",

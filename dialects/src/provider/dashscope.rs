@@ -10,6 +10,7 @@ use crate::{
     embeddings::{Vectors, list},
     json::Node,
     outcome::Sign::{Text, Word},
+    parts::Parts,
 };
 
 pub(super) static PROVIDER: Provider = Provider {
@@ -52,6 +53,17 @@ pub(super) static PROVIDER: Provider = Provider {
         "output[].content[].text",
     ],
     finish: &["output.choices[].finish_reason", "choices[].finish_reason"],
+    parts: Parts {
+        text: &[
+            "output.choices[].message.content",
+            "output.text",
+            "choices[].message.content",
+            "choices[].delta.content",
+            "choices[].text",
+            "output[].content[].text",
+        ],
+        ..OPENAI_SHAPED.parts
+    },
     is_failure: is_native_error,
     ..OPENAI_SHAPED
 };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{BLANK, Provider, compatible::data};
 use crate::{
-    Cause, Facts, Failure, Framing, Operation,
+    Cause, Facts, Failure, Finish, Framing, Operation,
     content::{Mark, Stream, any_filled, filled, items},
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
@@ -35,9 +35,17 @@ pub(super) static PROVIDER: Provider = Provider {
         "candidates[].content.parts[].inlineData",
     ],
     finish: &["candidates[].finishReason", "promptFeedback.blockReason"],
+    finish_words: &[
+        (Finish::Stop, "STOP"),
+        (Finish::Length, "MAX_TOKENS"),
+        (Finish::ContentFilter, "SAFETY"),
+        (Finish::Recitation, "RECITATION"),
+        (Finish::MalformedCall, "MALFORMED_FUNCTION_CALL"),
+    ],
     parts: Parts {
         model: &["modelVersion"],
         usage: &["usageMetadata"],
+        text: &["candidates[].content.parts[].text"],
         tool_name: &["candidates[].content.parts[].functionCall.name"],
         tool_id: &["candidates[].content.parts[].functionCall.id"],
         tool_arguments: &["candidates[].content.parts[].functionCall.args"],

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{BLANK, Provider, compatible::plain};
 use crate::{
-    Cause, Event, Facts, Failure, Framing, Operation,
+    Cause, Event, Facts, Failure, Finish, Framing, Operation,
     content::{Mark, Stream, any_filled, filled},
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
@@ -24,9 +24,11 @@ pub(super) static PROVIDER: Provider = Provider {
     vectors,
     content: &["message.content", "message.tool_calls", "response"],
     finish: &["done_reason"],
+    finish_words: &[(Finish::Stop, "stop"), (Finish::Length, "length")],
     parts: Parts {
         model: &["model"],
         usage: &["prompt_eval_count", "eval_count"],
+        text: &["message.content", "response"],
         tool_name: &["message.tool_calls[].function.name"],
         tool_id: &["message.tool_calls[].id"],
         tool_arguments: &["message.tool_calls[].function.arguments"],

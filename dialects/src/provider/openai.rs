@@ -2,10 +2,10 @@
 
 use super::{OPENAI_SHAPED, Provider};
 use crate::{
-    Cause, Operation,
+    Cause, Finish, Operation,
     dialect::{Asked, Claim},
     embeddings::{Vectors, list},
-    json::Node,
+    json::{Node, Splices},
     outcome::Sign::{Text, Word},
 };
 
@@ -62,4 +62,32 @@ pub(super) fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
         embedding.into_iter().chain(list(embedding))
     });
     Vectors::floats(own.chain(native)).into_iter().collect()
+}
+
+/// A response of the Responses API does not say why it is complete; one that is not says why. Its last event is then of
+/// another type.
+pub(super) fn incomplete(root: Node<'_>, finish: Finish) -> Splices {
+    let mut splices = Splices::new();
+    let reason = match finish {
+        Finish::Length => "max_output_tokens",
+        Finish::ContentFilter => "content_filter",
+        _ => return splices,
+    };
+    let response = root.get("response").unwrap_or(root);
+    let completed = response.get("status").filter(|status| status.raw() == b"\"completed\"");
+    let (Some(status), Some(_)) = (completed, response.get("output")) else { return splices };
+    let details = format!("{{\"reason\":\"{reason}\"}}");
+    match response.get("incomplete_details") {
+        Some(known) => {
+            splices.replace(status.span(), "\"incomplete\"");
+            splices.replace(known.span(), details);
+        }
+        None => {
+            splices.replace(status.span(), format!("\"incomplete\",\"incomplete_details\":{details}"));
+        }
+    }
+    if let Some(kind) = root.get("type").filter(|kind| kind.raw() == b"\"response.completed\"") {
+        splices.replace(kind.span(), "\"response.incomplete\"");
+    }
+    splices
 }
