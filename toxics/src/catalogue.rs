@@ -38,6 +38,8 @@ const BUILT_IN: &[Definition] = &[
     Definition::of::<message::StreamError>(),
     Definition::of::<message::Reframe>(),
     Definition::of::<message::Edit>(),
+    Definition::of::<message::Finish>(),
+    Definition::of::<message::Content>(),
     Definition::of::<message::ToolCall>(),
     Definition::of::<message::Model>(),
     Definition::of::<message::Usage>(),

@@ -17,6 +17,8 @@ pub(super) trait JsonEdit: Send {
 pub(super) enum Edited {
     /// It has this data instead.
     Data(Bytes),
+    /// The event has this data and, if it has a name, this one.
+    Renamed(&'static str, Bytes),
     /// The event is removed. A document is never removed.
     Removed,
 }
@@ -49,7 +51,7 @@ struct Editor<E> {
 impl<E: JsonEdit> DocumentFilter for Editor<E> {
     fn edit(&mut self, body: &Bytes) -> Result<Bytes, &'static str> {
         match self.edit.edit(body, None)? {
-            Edited::Data(edited) => Ok(edited),
+            Edited::Data(edited) | Edited::Renamed(_, edited) => Ok(edited),
             Edited::Removed => Err(NO_MATCH),
         }
     }
@@ -65,8 +67,10 @@ impl<E: JsonEdit> StreamFilter<Event> for Editor<E> {
             Ok(edited) => {
                 self.struck = true;
                 out.strike(now);
-                if let Edited::Data(data) = edited {
-                    out.send(now, item.with_data(&data));
+                match edited {
+                    Edited::Data(data) => out.send(now, item.with_data(&data)),
+                    Edited::Renamed(name, data) => out.send(now, item.with_data(&data).renamed(name)),
+                    Edited::Removed => {}
                 }
             }
             Err(reason) => {

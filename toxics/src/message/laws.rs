@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Cut, Drop, Duplicate, Edit, Garble, Model, Pause, Reframe, Reorder, SlowStream, StreamError, ToolCall,
-    Usage,
+    Content, Cut, Drop, Duplicate, Edit, Finish, Garble, Model, Pause, Reframe, Reorder, SlowStream,
+    StreamError, ToolCall, Usage,
     script::{CHAT, Play, filter, sse},
 };
 use crate::{BodyForm, Moment, Schedule, Scope, StreamFilter};
@@ -27,6 +27,10 @@ fn timeless() -> Vec<(New, Value)> {
         (Play::new::<StreamError>, json!({"at": {"bytes": 200}, "cause": "overloaded"})),
         (Play::new::<Edit>, json!({"ops": [{"path": "$.choices[0].delta.content", "set": "x"}]})),
         (Play::new::<Usage>, json!({"how": "missing"})),
+        (Play::new::<Content>, json!({"how": "truncate", "tokens": 1})),
+        (Play::new::<Content>, json!({"how": "replace"})),
+        (Play::new::<Content>, json!({"how": "repeat"})),
+        (Play::new::<Finish>, json!({"reason": "length", "keep": 2})),
         (Play::new::<Pause>, json!({"at": {"events": 1}, "for": 300, "hold_comments": true})),
         (Play::new::<SlowStream>, json!({"between": 10, "jitter": 5, "hold_comments": true})),
     ];
@@ -58,6 +62,8 @@ fn idle() -> Vec<(New, Joining, Value)> {
         (Play::new::<Edit>, Play::joining::<Edit>, json!({"ops": [{"path": "$.absent", "null": true}]})),
         (Play::new::<Model>, Play::joining::<Model>, json!({"served": "other"})),
         (Play::new::<ToolCall>, Play::joining::<ToolCall>, json!({"how": "bad_json"})),
+        (Play::new::<Content>, Play::joining::<Content>, json!({"how": "truncate", "tokens": 99})),
+        (Play::new::<Finish>, Play::joining::<Finish>, json!({"reason": "stop"})),
         (Play::new::<Pause>, Play::joining::<Pause>, json!({"at": {"events": 99}, "for": 9})),
         (Play::new::<SlowStream>, Play::joining::<SlowStream>, json!({"first": 5, "hold_comments": true})),
         (Play::new::<Reframe>, Play::joining::<Reframe>, json!({"how": "no_event_name"})),

@@ -12,7 +12,8 @@ use crate::{Dice, Instance, Level, Scope, Toxic};
 ///
 /// Applies to documents and to each event that reports usage. What an application computes from it is then wrong: costs,
 /// budgets, rate limits, the decision to shorten a conversation. SDKs do not check the numbers. Without usage `openai`
-/// gives `None`; `anthropic` raises `AttributeError` in `.stream()` when `message_delta` has none.
+/// gives `None`, and so does `anthropic` for documents and plain streams; its `.stream()` raises `AttributeError` if
+/// `message_start` or `message_delta` has none.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
