@@ -10,7 +10,7 @@ import time
 
 from harness import BINARY, Failure, Suite
 
-MODULES = ["sdk", "toxiproxy", "vectors", "defects", "upstream", "environment", "examples"]
+MODULES = ["sdk", "quiet", "toxiproxy", "vectors", "defects", "upstream", "environment", "examples"]
 
 
 def end(number, _):
