@@ -1,7 +1,11 @@
 //! Pages of the manual that are made from the source. A stale one fails; `UPDATE=1` rewrites it.
 use std::{fmt::Write as _, fs, path::Path};
 
-use aconite::{client::ToxicType, config::Config, toxics::Catalogue};
+use aconite::{
+    client::ToxicType,
+    config::Config,
+    toxics::{Catalogue, scenarios},
+};
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
@@ -64,7 +68,7 @@ fn config_schema(catalogue: &Catalogue) -> Value {
     toxic["allOf"] = cases.into();
     // A scenario's name is a type too.
     let kind = &mut toxic["properties"]["type"];
-    kind["anyOf"] = json!([{"enum": kinds}, {"pattern": "^[A-Z_]+$"}]);
+    kind["anyOf"] = json!([{"enum": kinds}, {"enum": scenarios().collect::<Vec<_>>()}]);
     schema
 }
 

@@ -1,5 +1,5 @@
 //! What the API asks of the proxies that it governs, and every way in which that can fail.
-use aconite_toxics::{Catalogue, SpecError, ToxicSpec};
+use aconite_toxics::{Catalogue, SpecError, ToxicSpec, meant};
 use thiserror::Error;
 use tokio::sync::broadcast;
 
@@ -142,11 +142,21 @@ pub trait Control: Send + Sync + 'static {
 #[derive(Clone, Debug, Error)]
 pub enum ControlError {
     /// There is no such proxy.
-    #[error("no proxy has the name `{0}`")]
-    NoProxy(String),
+    #[error("no proxy has the name `{name}`")]
+    NoProxy {
+        /// The name asked for.
+        name: String,
+        /// The proxy that was probably meant.
+        nearest: Option<String>,
+    },
     /// There is no such toxic.
-    #[error("no toxic of the proxy has the name `{0}`")]
-    NoToxic(String),
+    #[error("no toxic of the proxy has the name `{name}`")]
+    NoToxic {
+        /// The name asked for.
+        name: String,
+        /// The toxic that was probably meant.
+        nearest: Option<String>,
+    },
     /// There is no such thing.
     #[error("there is no {0}")]
     NotFound(String),
@@ -183,6 +193,17 @@ pub enum ControlError {
 }
 
 impl ControlError {
+    /// There is no proxy of this name among those that are there.
+    pub fn no_proxy<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Self {
+        Self::NoProxy { name: name.to_owned(), nearest: meant(name, known).map(str::to_owned) }
+    }
+
+    /// There is no toxic of this name among those of the proxy.
+    pub fn no_toxic<'n>(name: &str, known: impl IntoIterator<Item = &'n ToxicSpec>) -> Self {
+        let known = known.into_iter().map(|toxic| toxic.name.as_str());
+        Self::NoToxic { name: name.to_owned(), nearest: meant(name, known).map(str::to_owned) }
+    }
+
     /// The address in `listen` cannot be listened on.
     pub fn listen(reason: impl Into<String>) -> Self {
         Self::Listen { path: "listen".to_owned(), reason: reason.into() }

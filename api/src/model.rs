@@ -2,13 +2,15 @@
 use std::collections::BTreeMap;
 
 pub use aconite_toxics::{End, How, Side};
-use aconite_toxics::{Millis, ToxicSpec};
-use schemars::JsonSchema;
+use aconite_toxics::{Millis, ToxicSpec, some_object};
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// One listener, where it leads, and its toxics.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(transform = needs_name)]
 pub struct ProxySpec {
     /// Its name, unique. Required.
     pub name: String,
@@ -16,6 +18,7 @@ pub struct ProxySpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// Where it listens, `host:port`. Port 0 picks a free one. Empty: a free port of 127.0.0.1.
+    #[schemars(regex(pattern = "^$|:"))]
     pub listen: String,
     /// Where it leads: `host:port` for `tcp`, a URL for `http` (`sim://NAME` is a simulated provider). `forward` has none.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -51,10 +54,10 @@ pub struct ProxySpec {
     #[serde(skip_serializing_if = "is_false")]
     pub open_proxy: bool,
     /// `http`: serve TLS, with this certificate, or with one of the local CA if it is empty (`{}`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "some_object", skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
     /// How TLS to the upstream is made.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "some_object", skip_serializing_if = "Option::is_none")]
     pub upstream_tls: Option<UpstreamTls>,
     /// The largest body that a document toxic edits, in bytes; larger ones pass. Default 16 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +77,14 @@ pub struct ProxySpec {
     /// Keep bodies in the journal, secrets redacted. Default false.
     #[serde(skip_serializing_if = "is_false")]
     pub capture: bool,
+}
+
+/// A proxy has a name. Only a change of one that is there can leave it out.
+fn needs_name(schema: &mut Schema) {
+    schema.insert("required".to_owned(), json!(["name"]));
+    if let Some(name) = schema.pointer_mut("/properties/name").and_then(Value::as_object_mut) {
+        name.insert("minLength".to_owned(), 1.into());
+    }
 }
 
 impl Default for ProxySpec {
@@ -317,7 +328,7 @@ pub struct Strike {
     pub reason: Option<String>,
     /// While it is armed: the position in the body at which it acts, its `at`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits_for: Option<serde_json::Value>,
+    pub waits_for: Option<Value>,
 }
 
 /// How far a toxic has come on an exchange.
@@ -379,7 +390,7 @@ pub struct Happening {
     /// When, RFC 3339.
     pub at: String,
     /// The particulars.
-    pub detail: serde_json::Value,
+    pub detail: Value,
 }
 
 /// One change that applying a configuration makes.
@@ -390,7 +401,7 @@ pub struct Change {
     /// The proxy.
     pub proxy: String,
     /// What changes of it: field names, or `toxics.NAME`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
 }
 

@@ -8,7 +8,10 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ControlError, v1::read::nearest};
+use crate::{
+    ControlError,
+    v1::read::{did_you_mean, nearest},
+};
 
 /// Why a request was refused.
 #[derive(Clone, Debug, Deserialize, JsonSchema, Serialize)]
@@ -60,9 +63,10 @@ impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
         let message = error.to_string();
         match error {
-            ControlError::NoProxy(_) | ControlError::NoToxic(_) | ControlError::NotFound(_) => {
-                Self::not_found(message)
+            ControlError::NoProxy { nearest, .. } | ControlError::NoToxic { nearest, .. } => {
+                Self { hint: nearest.as_deref().map(did_you_mean), ..Self::not_found(message) }
             }
+            ControlError::NotFound(_) => Self::not_found(message),
             ControlError::ProxyExists(_) | ControlError::ToxicExists(_) => {
                 Self { path: Some("name".to_owned()), ..Self::new(StatusCode::CONFLICT, "exists", message) }
             }

@@ -43,6 +43,7 @@ fn endpoints<C: Control>() -> Vec<Endpoint<C>> {
             .query::<proxies::TestScope>()
             .answers::<ProxyList>(200),
         Endpoint::post("/v1/proxies", "Creates a proxy with its toxics, all or nothing", proxies::create)
+            .conflicts()
             .takes::<ProxySpec>()
             .answers::<ProxySpec>(201),
         Endpoint::get("/v1/proxies/{proxy}", "Shows a proxy", proxies::get)
@@ -53,10 +54,12 @@ fn endpoints<C: Control>() -> Vec<Endpoint<C>> {
             "Changes the fields that are given (JSON merge patch, RFC 7396)",
             proxies::patch,
         )
-        .takes_patch()
+        .conflicts()
+        .takes_patch::<ProxySpec>()
         .answers::<ProxySpec>(200),
         Endpoint::put("/v1/proxies/{proxy}", "Makes a proxy wholly so", proxies::replace)
-            .takes::<ProxySpec>()
+            .conflicts()
+            .takes_replacement::<ProxySpec>()
             .answers::<ProxySpec>(200),
         Endpoint::delete("/v1/proxies/{proxy}", "Deletes a proxy and drops its connections", proxies::delete),
         Endpoint::get("/v1/proxies/{proxy}/toxics", "Lists a proxy's toxics", toxics::list)
@@ -67,6 +70,7 @@ fn endpoints<C: Control>() -> Vec<Endpoint<C>> {
             "Adds a toxic, in effect at once; with `test_id`, for that test only",
             toxics::add,
         )
+        .conflicts()
         .query::<proxies::TestScope>()
         .takes::<ToxicSpec>()
         .answers::<ToxicSpec>(201),
@@ -83,17 +87,18 @@ fn endpoints<C: Control>() -> Vec<Endpoint<C>> {
             "Changes the fields that are given (JSON merge patch, RFC 7396)",
             toxics::patch,
         )
-        .takes_patch()
+        .takes_patch::<ToxicSpec>()
         .answers::<ToxicSpec>(200),
         Endpoint::put(
             "/v1/proxies/{proxy}/toxics/{toxic}",
             "Makes a toxic wholly so, but for its name, type and stream",
             toxics::replace,
         )
-        .takes::<ToxicSpec>()
+        .takes_replacement::<ToxicSpec>()
         .answers::<ToxicSpec>(200),
         Endpoint::delete("/v1/proxies/{proxy}/toxics/{toxic}", "Removes a toxic", toxics::remove),
         Endpoint::post("/v1/apply", "Makes the whole configuration so, or nothing of it", proxies::apply)
+            .conflicts()
             .takes::<Apply>()
             .answers::<proxies::Changes>(200),
         Endpoint::get("/v1/toxics", "Lists the types of toxics", catalogue::list)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-use crate::fake::Fake;
+use crate::{contract, fake::Fake};
 
 /// What never takes so long is said to hang.
 pub(crate) const HANG: Duration = Duration::from_secs(20);
@@ -63,18 +63,20 @@ impl App {
         &self,
         method: &str,
         path: &str,
-        body: &str,
+        sent: &str,
         headers: &[(&str, &str)],
     ) -> Answer {
         let mut request = Request::builder().method(method).uri(path).header("host", "127.0.0.1:8474");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let request = request.body(Body::from(sent.to_owned())).unwrap();
         let answer = timeout(HANG, self.router.clone().oneshot(request)).await.expect("it answers");
         let (parts, body) = answer.unwrap().into_parts();
         let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
-        Answer { status: parts.status, headers: parts.headers, body }
+        let answer = Answer { status: parts.status, headers: parts.headers, body };
+        contract::check(method, path, sent, &answer).await;
+        answer
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {

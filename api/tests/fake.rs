@@ -142,7 +142,8 @@ impl State {
     }
 
     fn get(&mut self, name: &str) -> Result<&mut ProxySpec, ControlError> {
-        self.proxies.get_mut(name).ok_or_else(|| ControlError::NoProxy(name.to_owned()))
+        let missing = ControlError::no_proxy(name, self.proxies.keys().map(String::as_str));
+        self.proxies.get_mut(name).ok_or(missing)
     }
 
     /// Listens, if the proxy is enabled: then the address is the real one.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 #![allow(clippy::disallowed_methods, reason = "tests have tasks and peers of their own")]
 mod app;
+mod contract;
 mod fake;
 
 mod client;

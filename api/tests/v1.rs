@@ -3,6 +3,7 @@
 use crate::app::{Answer, App};
 
 mod documents;
+mod exact;
 mod proxies;
 mod records;
 

@@ -1,5 +1,5 @@
 //! The admin API's questions and orders, answered.
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use aconite_api::{
     Control, ControlError, MetricsFormat,
@@ -24,8 +24,7 @@ impl Control for Supervisor {
     }
 
     fn proxy(&self, name: &str) -> Result<ProxySpec, ControlError> {
-        self.read(|proxies| proxies.get(name).map(Entry::view))
-            .ok_or_else(|| ControlError::NoProxy(name.to_owned()))
+        self.read(|proxies| proxies.get(name).map(Entry::view).ok_or_else(|| missing(name, proxies)))
     }
 
     async fn create_proxy(&self, spec: ProxySpec) -> Result<ProxySpec, ControlError> {
@@ -44,9 +43,10 @@ impl Control for Supervisor {
         change: Box<dyn FnOnce(ProxySpec) -> Result<ProxySpec, ControlError> + Send>,
     ) -> Result<ProxySpec, ControlError> {
         let _changing = self.changing.lock().await;
-        let (old, toxics) = self
-            .read(|proxies| proxies.get(name).map(|entry| (entry.whole(), entry.toxics.clone())))
-            .ok_or_else(|| ControlError::NoProxy(name.to_owned()))?;
+        let (old, toxics) = self.read(|proxies| {
+            let entry = proxies.get(name).ok_or_else(|| missing(name, proxies))?;
+            Ok::<_, ControlError>((entry.whole(), entry.toxics.clone()))
+        })?;
         let mut new = change(old.clone())?;
         if new.name != old.name {
             return Err(ControlError::invalid("name", format!("a proxy keeps its name, here `{name}`")));
@@ -80,9 +80,7 @@ impl Control for Supervisor {
 
     async fn delete_proxy(&self, name: &str) -> Result<(), ControlError> {
         let _changing = self.changing.lock().await;
-        if !self.read(|proxies| proxies.contains_key(name)) {
-            return Err(ControlError::NoProxy(name.to_owned()));
-        }
+        self.read(|proxies| if proxies.contains_key(name) { Ok(()) } else { Err(missing(name, proxies)) })?;
         self.carry_out(Vec::new(), &[name.to_owned()]).await.map_err(|(_, error)| error)
     }
 
@@ -93,7 +91,7 @@ impl Control for Supervisor {
             let enable = |spec: ProxySpec| Ok(ProxySpec { enabled: true, toxics: Vec::new(), ..spec });
             match self.change_proxy(&name, Box::new(enable)).await {
                 // Deleted meanwhile: nothing to reset.
-                Ok(_) | Err(ControlError::NoProxy(_)) => {}
+                Ok(_) | Err(ControlError::NoProxy { .. }) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -198,7 +196,7 @@ impl Supervisor {
     ) -> Result<T, ControlError> {
         let chaos = self.is_enabled();
         let result = self.write(|proxies| -> Result<T, ControlError> {
-            let entry = proxies.get_mut(proxy).ok_or_else(|| ControlError::NoProxy(proxy.to_owned()))?;
+            let Some(entry) = proxies.get_mut(proxy) else { return Err(missing(proxy, proxies)) };
             let result = change(entry, &self.shared.catalogue)?;
             entry.publish(chaos);
             Ok(result)
@@ -216,4 +214,9 @@ pub(super) fn keep_secret(new: &mut ProxySpec, old: &ProxySpec) {
     {
         new.credentials.clone_from(&old.credentials);
     }
+}
+
+/// There is no proxy of this name.
+fn missing(name: &str, proxies: &BTreeMap<String, Entry>) -> ControlError {
+    ControlError::no_proxy(name, proxies.keys().map(String::as_str))
 }

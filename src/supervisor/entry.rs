@@ -254,8 +254,8 @@ impl Entry {
         change: impl FnOnce(ToxicSpec) -> Result<ToxicSpec, ControlError>,
         catalogue: &Catalogue,
     ) -> Result<ToxicSpec, ControlError> {
-        let toxic = self.toxics.iter_mut().find(|toxic| toxic.spec.name == name);
-        let toxic = toxic.ok_or_else(|| ControlError::NoToxic(name.to_owned()))?;
+        let place = self.place_of(name)?;
+        let toxic = &mut self.toxics[place];
         let old = toxic.spec.clone();
         let new = change(old.clone())?;
         let new = ToxicSpec { name: old.name, kind: old.kind, stream: old.stream, ..new };
@@ -271,9 +271,14 @@ impl Entry {
     /// # Errors
     /// If there is none.
     pub(crate) fn remove_toxic(&mut self, name: &str) -> Result<(), ControlError> {
-        let at = self.toxics.iter().position(|toxic| toxic.spec.name == name);
-        self.toxics.remove(at.ok_or_else(|| ControlError::NoToxic(name.to_owned()))?).remove();
+        let place = self.place_of(name)?;
+        self.toxics.remove(place).remove();
         Ok(())
+    }
+
+    fn place_of(&self, toxic: &str) -> Result<usize, ControlError> {
+        let place = self.toxics.iter().position(|each| each.spec.name == toxic);
+        place.ok_or_else(|| ControlError::no_toxic(toxic, self.toxics.iter().map(|each| &each.spec)))
     }
 
     /// Takes over the toxics of a draft, for the connections that there are.

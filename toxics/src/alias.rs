@@ -15,6 +15,11 @@ struct Alias {
     parameters: &'static [Parameter],
 }
 
+/// The names of all scenarios.
+pub fn scenarios() -> impl Iterator<Item = &'static str> {
+    ALIASES.iter().map(|alias| alias.name)
+}
+
 /// A parameter of a scenario, and the attribute that it sets.
 struct Parameter {
     /// How it may be called, in lower case without `_` and `-`.

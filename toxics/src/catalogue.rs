@@ -5,7 +5,10 @@ use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use crate::{Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes, message, plain_words};
+use crate::{
+    Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes, message, plain_words,
+    similar::nearest,
+};
 
 /// Every built-in toxic, in the order in which the manual lists them.
 const BUILT_IN: &[Definition] = &[
@@ -235,15 +238,6 @@ fn explained(reason: String, definition: &Definition) -> String {
         return format!("{reason}; an example is {}", definition.example());
     }
     reason
-}
-
-/// The three names that are most like a mistyped one.
-pub(crate) fn nearest<'n>(mistyped: &str, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
-    let mistyped = mistyped.to_lowercase();
-    let distance = |name: &'n str| (strsim::damerau_levenshtein(&mistyped, name), name);
-    let mut scored: Vec<_> = names.into_iter().map(distance).collect();
-    scored.sort_unstable();
-    scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
 /// Why attributes were refused.

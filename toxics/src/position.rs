@@ -38,8 +38,8 @@ impl At {
 /// A share of a whole, from 0 to 1.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(try_from = "f64", into = "f64")]
-#[schemars(inline)]
-pub struct Share(#[schemars(range(min = 0.0, max = 1.0))] f64);
+#[schemars(inline, extend("minimum" = 0, "maximum" = 1))]
+pub struct Share(f64);
 
 impl Share {
     /// This share of a whole, rounded down.

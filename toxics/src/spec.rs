@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Direction, Millis};
+use crate::{Direction, Millis, objects, some_object};
 
 /// A toxic on a proxy: the envelope that every type shares.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
@@ -23,18 +23,24 @@ pub struct ToxicSpec {
     pub stream: Direction,
     /// The share of connections (byte toxics) or exchanges (all others) that it strikes, 0 to 1. Default 1.
     #[serde(default = "always")]
+    #[schemars(range(min = 0, max = 1))]
     pub toxicity: f32,
     /// The configuration of its type.
     #[serde(default)]
     pub attributes: Map<String, Value>,
     /// Which exchanges it strikes. Default: all.
-    #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "match",
+        deserialize_with = "some_object",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub matching: Option<Match>,
     /// How often it strikes. Default: always.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_object", skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
     /// When it strikes, counted from when it was added. Default: from now on, for ever.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_object", skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,
     /// Whether the answer says in `x-aconite-toxics` that it was tampered with. Default true.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
@@ -115,7 +121,7 @@ pub struct Match {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
     /// Conditions on the request's JSON body.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(deserialize_with = "objects", skip_serializing_if = "Vec::is_empty")]
     pub body: Vec<BodyMatch>,
 }
 

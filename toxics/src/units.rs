@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 /// A length of time: a whole number of milliseconds, or a string such as `250ms`, `5s`, `2m`, `1h`.
 #[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
-#[schemars(inline, extend("x-unit" = "ms", "type" = ["integer", "string"], "minimum" = 0))]
+#[schemars(inline, extend("x-unit" = "ms", "type" = ["integer", "string"], "minimum" = 0, "maximum" = u64::MAX, "pattern" = r"^\+?[0-9]+(ms|s|m|h)$"))]
 pub struct Millis(pub u64);
 
 impl From<Millis> for Duration {
@@ -41,7 +41,7 @@ impl<'de> Deserialize<'de> for Millis {
 /// A length of time: a whole number of microseconds, or a string such as `250us`, `5ms`, `1s`.
 #[derive(Clone, Copy, Debug, Default, Eq, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
-#[schemars(inline, extend("x-unit" = "us", "type" = ["integer", "string"], "minimum" = 0))]
+#[schemars(inline, extend("x-unit" = "us", "type" = ["integer", "string"], "minimum" = 0, "maximum" = u64::MAX, "pattern" = r"^\+?[0-9]+(us|ms|s)$"))]
 pub struct Micros(pub u64);
 
 impl From<Micros> for Duration {
@@ -108,8 +108,8 @@ impl de::Visitor<'_> for &Length {
 /// A probability from 0 to 1.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(try_from = "f64", into = "f64")]
-#[schemars(inline)]
-pub struct Probability(#[schemars(range(min = 0.0, max = 1.0))] f64);
+#[schemars(inline, extend("minimum" = 0, "maximum" = 1))]
+pub struct Probability(f64);
 
 impl Probability {
     /// Certainty.
@@ -144,8 +144,8 @@ impl From<Probability> for f64 {
 /// A share in percent, from 0 to 100.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(try_from = "f64", into = "f64")]
-#[schemars(inline, extend("x-unit" = "%"))]
-pub struct Percent(#[schemars(range(min = 0.0, max = 100.0))] f64);
+#[schemars(inline, extend("x-unit" = "%", "minimum" = 0, "maximum" = 100))]
+pub struct Percent(f64);
 
 impl Percent {
     /// A value known to lie between 0 and 100; panics otherwise.

@@ -55,8 +55,8 @@ impl Failure {
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
         match error {
-            ControlError::NoProxy(_) => Self::new(StatusCode::NOT_FOUND, "proxy not found"),
-            ControlError::NoToxic(_) => Self::no_toxic(),
+            ControlError::NoProxy { .. } => Self::new(StatusCode::NOT_FOUND, "proxy not found"),
+            ControlError::NoToxic { .. } => Self::no_toxic(),
             ControlError::NotFound(_) => Self::new(StatusCode::NOT_FOUND, error.to_string()),
             ControlError::ProxyExists(_) => Self::new(StatusCode::CONFLICT, "proxy already exists"),
             ControlError::ToxicExists(_) => Self::toxic_exists(),

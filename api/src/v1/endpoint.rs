@@ -17,6 +17,8 @@ pub(super) struct Endpoint<C> {
     pub(super) query: Option<SchemaOf>,
     pub(super) request: Option<Content>,
     pub(super) status: u16,
+    /// Whether it can fail because something else has the name or the address.
+    pub(super) conflicts: bool,
     pub(super) answer: Option<Content>,
     pub(super) handler: MethodRouter<Arc<C>>,
 }
@@ -25,6 +27,10 @@ pub(super) struct Endpoint<C> {
 pub(super) enum Content {
     /// JSON of a schema.
     Json(SchemaOf),
+    /// A merge patch (RFC 7396) of what has this schema.
+    Patch(SchemaOf),
+    /// What has this schema, but for members that it keeps if they are not given.
+    Replacement(SchemaOf),
     /// Of a media type.
     Other(&'static str),
 }
@@ -78,7 +84,17 @@ impl<C: Send + Sync + 'static> Endpoint<C> {
         handler: H,
     ) -> Self {
         let handler = on(filter, handler);
-        Self { method, path, summary, query: None, request: None, status: 200, answer: None, handler }
+        Self {
+            method,
+            path,
+            summary,
+            query: None,
+            request: None,
+            status: 200,
+            conflicts: false,
+            answer: None,
+            handler,
+        }
     }
 
     /// The query is of this type.
@@ -91,9 +107,19 @@ impl<C: Send + Sync + 'static> Endpoint<C> {
         Self { request: Some(Content::Json(SchemaGenerator::subschema_for::<T>)), ..self }
     }
 
-    /// The body is a merge patch.
-    pub(super) fn takes_patch(self) -> Self {
-        Self { request: Some(Content::Other("application/merge-patch+json")), ..self }
+    /// The body is a merge patch of this type.
+    pub(super) fn takes_patch<T: JsonSchema>(self) -> Self {
+        Self { request: Some(Content::Patch(SchemaGenerator::subschema_for::<T>)), ..self }
+    }
+
+    /// The body is of this type, in place of another one whose identity it keeps.
+    pub(super) fn takes_replacement<T: JsonSchema>(self) -> Self {
+        Self { request: Some(Content::Replacement(SchemaGenerator::subschema_for::<T>)), ..self }
+    }
+
+    /// It can fail because something else has the name or the address.
+    pub(super) fn conflicts(self) -> Self {
+        Self { conflicts: true, ..self }
     }
 
     /// The answer is of this type.

@@ -1,4 +1,5 @@
 //! Reading requests strictly: every complaint says which field, and what was meant.
+use aconite_toxics::meant;
 use aconite_toxics::plain_words;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -98,14 +99,13 @@ pub(crate) fn nearest(message: &str) -> Option<String> {
         return None;
     }
     let mut names = message.split('`').skip(1).step_by(2);
-    let unknown = names.next()?.to_lowercase();
-    let distance = |name: &str| strsim::damerau_levenshtein(&unknown, name);
-    let nearest = names.min_by_key(|name| (!name.starts_with(&unknown), distance(name)))?;
-    // A name that shares less than half with it was hardly meant.
-    if !nearest.starts_with(&unknown) && distance(nearest) * 2 > unknown.chars().count() {
-        return None;
-    }
-    Some(format!("did you mean `{nearest}`?"))
+    let unknown = names.next()?;
+    Some(did_you_mean(meant(unknown, names)?))
+}
+
+/// The hint that names what was probably meant.
+pub(crate) fn did_you_mean(name: &str) -> String {
+    format!("did you mean `{name}`?")
 }
 
 #[cfg(test)]

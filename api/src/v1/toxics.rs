@@ -59,7 +59,7 @@ pub(super) async fn clear<C: Control>(
     for toxic in control.proxy(&proxy)?.toxics.iter().filter(|toxic| scope.has(toxic)) {
         match control.remove_toxic(&proxy, &toxic.name) {
             // Another call was quicker.
-            Ok(()) | Err(ControlError::NoToxic(_)) => {}
+            Ok(()) | Err(ControlError::NoToxic { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -106,8 +106,9 @@ pub(super) async fn remove<C: Control>(
 }
 
 fn find<C: Control>(control: &C, proxy: &str, toxic: &str) -> Result<ToxicSpec, ControlError> {
-    let mut toxics = control.proxy(proxy)?.toxics.into_iter();
-    toxics.find(|each| each.name == toxic).ok_or_else(|| ControlError::NoToxic(toxic.to_owned()))
+    let toxics = control.proxy(proxy)?.toxics;
+    let found = toxics.iter().find(|each| each.name == toxic).cloned();
+    found.ok_or_else(|| ControlError::no_toxic(toxic, &toxics))
 }
 
 fn change<C: Control>(

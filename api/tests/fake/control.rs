@@ -147,8 +147,8 @@ impl Control for Fake {
     ) -> Result<ToxicSpec, ControlError> {
         let mut state = self.state();
         let spec = state.get(proxy)?;
-        let place = spec.toxics.iter_mut().find(|each| each.name == toxic);
-        let place = place.ok_or_else(|| ControlError::NoToxic(toxic.to_owned()))?;
+        let missing = ControlError::no_toxic(toxic, &spec.toxics);
+        let place = spec.toxics.iter_mut().find(|each| each.name == toxic).ok_or(missing)?;
         *place = self.checked_toxic(&change(place.clone())?)?;
         Ok(place.clone())
     }
@@ -158,7 +158,7 @@ impl Control for Fake {
         let toxics = &mut state.get(proxy)?.toxics;
         let before = toxics.len();
         toxics.retain(|each| each.name != toxic);
-        if toxics.len() == before { Err(ControlError::NoToxic(toxic.to_owned())) } else { Ok(()) }
+        if toxics.len() == before { Err(ControlError::no_toxic(toxic, &*toxics)) } else { Ok(()) }
     }
 
     fn chaos(&self) -> Chaos {

@@ -112,7 +112,8 @@ async fn the_openapi_document_knows_every_toxic() {
     let schemas = &document["components"]["schemas"];
     let toxic = &schemas["ToxicSpec"];
     let types = App::new().get("/v1/toxics").await.json();
-    assert_eq!(toxic["oneOf"].as_array().unwrap().len(), types["toxics"].as_array().unwrap().len());
+    // One more for the names of scenarios.
+    assert_eq!(toxic["oneOf"].as_array().unwrap().len(), types["toxics"].as_array().unwrap().len() + 1);
     assert_eq!(schemas["Toxic_latency"]["properties"]["type"]["const"], "latency");
     assert_eq!(schemas["Toxic_latency"]["properties"]["attributes"]["properties"]["latency"]["x-unit"], "ms");
     assert_eq!(

@@ -204,3 +204,22 @@ async fn passwords_are_not_shown_and_survive_being_sent_back() {
     }
     assert_eq!(app.control.whole("f").credentials.as_deref(), Some("ann:s3cret"));
 }
+
+#[tokio::test]
+async fn a_missing_name_is_answered_with_the_one_that_was_probably_meant() {
+    let app = App::new();
+    let proxy = json!({"name": "openai", "upstream": "x:1", "toxics": [{"type": "latency", "name": "slow"}]});
+    assert_eq!(app.post("/v1/proxies", &proxy.to_string()).await.status, 201);
+    for (path, hint) in [
+        ("/v1/proxies/opneai", "did you mean `openai`?"),
+        ("/v1/proxies/open", "did you mean `openai`?"),
+        ("/v1/proxies/openai/toxics/solw", "did you mean `slow`?"),
+        ("/v1/proxies/redis", ""),
+        ("/v1/proxies/openai/toxics/cut", ""),
+    ] {
+        for method in ["GET", "DELETE"] {
+            let (status, _, _, said) = problem(&app.call(method, path, "").await);
+            assert_eq!((status, said.as_str()), (404, hint), "{method} {path}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use aconite_dialects::{
 };
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{Dice, Scope, catalogue::nearest};
+use crate::{Dice, Scope, similar::nearest};
 
 /// Reads a cause; what is none is refused with the names that come nearest.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {

@@ -23,6 +23,7 @@ pub struct Content {
     how: How,
     /// With `replace`: the texts of which one is said, chosen by the seed. Default: a few confident falsehoods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(inner(length(min = 1)))]
     corpus: Vec<String>,
     /// With `truncate`: how many tokens are kept, which are pieces of a stream and words of a document. Default 5.
     #[serde(default = "five", skip_serializing_if = "is_five")]
