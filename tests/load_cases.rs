@@ -6,6 +6,7 @@ use crate::cli_support::{Server, file};
 
 mod changes;
 mod neighbours;
+mod switch;
 
 const MIB: usize = 1 << 20;
 
