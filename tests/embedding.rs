@@ -188,3 +188,13 @@ async fn a_token_guards_everything_but_health() {
     assert_eq!(refused.status().map(|status| status.as_u16()), Some(401));
     assert!(stranger.is_ready().await.unwrap());
 }
+
+#[tokio::test]
+async fn a_limit_beyond_what_can_be_counted_is_no_limit() {
+    let upstream = echo().await;
+    let many = ProxySpec { max_connections: Some(usize::MAX), ..proxy("many", &upstream) };
+    let aconite = Aconite::builder().proxy(many).start().await.unwrap();
+    let mut stream = TcpStream::connect(aconite.proxy_address("many").unwrap()).await.unwrap();
+    let back = tokio::time::timeout(crate::support::GUARD, said_back(&mut stream, "hello"));
+    assert_eq!(back.await.unwrap(), "hello");
+}

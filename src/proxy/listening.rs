@@ -155,7 +155,8 @@ async fn accept(listener: AsyncFd<std::net::TcpListener>, served: Arc<RwLock<Ser
         let served = served.read().unwrap_or_else(PoisonError::into_inner);
         (Arc::clone(&served.proxy), served.stop.child_token())
     };
-    let limit = Arc::new(Semaphore::new(now().0.site.spec.max_connections.unwrap_or(10_000)));
+    let most = now().0.site.spec.max_connections.unwrap_or(10_000);
+    let limit = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
     loop {
         let Ok(permit) = Arc::clone(&limit).acquire_owned().await else { return };
         match listener.async_io(Interest::READABLE, next).await {
