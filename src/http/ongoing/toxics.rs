@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{Ongoing, millis};
 use crate::{
-    journal::{Strike, recorded},
+    journal::{Course, Strike, recorded},
     metrics::ToxicSeries,
     plan::{Armed, Decisions, Plan, PlanReceiver},
 };
@@ -144,6 +144,11 @@ impl<'a> Toxics<'a> {
         }
     }
 
+    /// The latest entry of the journal about the toxic of this name.
+    pub(super) fn entry<'c>(self, course: &'c mut Course, name: &str) -> Option<&'c mut Strike> {
+        course.toxics.iter_mut().rfind(|strike| self.is_of(strike) && strike.name == name)
+    }
+
     /// Whether an entry of the journal is about one of these.
     pub(super) fn is_of(self, strike: &Strike) -> bool {
         strike.attempt == self.state.attempt
@@ -176,10 +181,7 @@ impl<'a> Toxics<'a> {
         let Some((name, kind)) = self.name_of(toxic) else { return };
         let mut first = false;
         self.ongoing.record.note(|course| {
-            if let Some(strike) =
-                course.toxics.iter_mut().rfind(|strike| self.is_of(strike) && strike.name == name)
-                && !strike.struck
-            {
+            if let Some(strike) = self.entry(course, &name).filter(|strike| !strike.struck) {
                 *strike = Strike { struck: true, at: Some(millis(at)), reason: None, ..strike.clone() };
                 first = true;
             }

@@ -60,8 +60,7 @@ impl Toxics<'_> {
         let Some((name, kind)) = self.name_of(toxic) else { return };
         let mut first = false;
         self.ongoing.record.note(|course| {
-            if let Some(strike) =
-                course.toxics.iter_mut().rfind(|strike| self.is_of(strike) && strike.name == name)
+            if let Some(strike) = self.entry(course, &name)
                 && !strike.struck
                 && strike.reason.as_deref().is_none_or(|known| known == NOT_REACHED)
             {

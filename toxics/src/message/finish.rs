@@ -10,8 +10,8 @@ use crate::{Dice, Instance, Level, Scope, Toxic};
 
 /// Makes a response tell that it ended for another reason, in the provider's own word, and cuts its text accordingly.
 ///
-/// The response stays complete: a stream has its last events, with the usage as it came. Applies to documents and
-/// streams. A reason for which the provider has no word is skipped (`no_such_reason`).
+/// Applies to documents and streams. The response is still complete: a stream keeps its final events and its usage. If
+/// the provider has no word for the reason, the toxic is skipped (`no_such_reason`).
 ///
 /// OpenAI's Responses API has no reasons: with `length` and `content_filter` the response is `incomplete`, and its last
 /// event `response.incomplete`; `stop` and `tool_calls` change nothing there. The official SDKs return such a response
