@@ -11,8 +11,8 @@ use aconite_toxics::{Catalogue, Millis};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub use document::FilePosition;
 use document::Node;
-pub use document::Place;
 
 /// What a configuration file says.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq)]
@@ -90,7 +90,7 @@ pub struct Complaint {
     /// The file.
     pub file: PathBuf,
     /// The line and column.
-    pub place: Place,
+    pub place: FilePosition,
     /// The field, from the document's root down; empty for the whole document.
     pub path: String,
     /// What is wrong, and what was expected.
@@ -101,7 +101,7 @@ pub struct Complaint {
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { line, column } = self.place;
+        let FilePosition { line, column } = self.place;
         write!(f, "{}:{line}:{column}: ", self.file.display())?;
         if !self.path.is_empty() {
             write!(f, "{}: ", self.path)?;

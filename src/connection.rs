@@ -236,8 +236,9 @@ impl Governor for ByteGovernor {
     }
 
     fn report(&mut self, id: StageId, report: Report) {
-        let name =
-            |ticket: &crate::plan::Ticket| (ticket.toxic.spec.name.clone(), ticket.toxic.spec.kind.clone());
+        let name = |ticket: &crate::plan::BudgetPermit| {
+            (ticket.toxic.spec.name.clone(), ticket.toxic.spec.kind.clone())
+        };
         let Some((toxic, kind)) = self.connection.decisions().given(id.toxic).map(name) else { return };
         if report.struck.is_some() {
             self.connection.struck(&toxic, &kind);

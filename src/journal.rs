@@ -113,8 +113,8 @@ pub(crate) struct Finished {
 pub(crate) struct Record {
     pub(crate) id: u64,
     began: Timestamp,
-    head: Head,
-    course: Mutex<Course>,
+    head: ExchangeStart,
+    course: Mutex<Progress>,
     /// What the ring counts it as, in bytes; 0 once it is no longer there. Changes under the ring's lock alone.
     counted: AtomicUsize,
     /// What has passed so far, for as long as the exchange goes on.
@@ -130,7 +130,7 @@ struct Live {
 }
 
 /// What is known of an exchange as it begins, in no more memory than it needs.
-pub(crate) struct Head {
+pub(crate) struct ExchangeStart {
     pub(crate) proxy: Arc<str>,
     pub(crate) connection: u64,
     pub(crate) method: Method,
@@ -143,13 +143,13 @@ pub(crate) struct Head {
     pub(crate) test_id: Option<Box<str>>,
 }
 
-impl Head {
+impl ExchangeStart {
     /// The memory that a record with this head takes before anything else is written down, in bytes.
     fn bytes(&self) -> usize {
         let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
         // One attempt is the rule.
         size_of::<Record>()
-            + size_of::<Attempt>()
+            + size_of::<AttemptRecord>()
             + self.method.as_str().len()
             + self.host.len()
             + self.path.len()
@@ -185,7 +185,7 @@ const MAX_METHOD: usize = 64;
 
 /// What becomes of an exchange. See [`Exchange`] for what each member means.
 #[derive(Default)]
-pub(crate) struct Course {
+pub(crate) struct Progress {
     pub(crate) model: Option<Box<str>>,
     pub(crate) streaming: bool,
     pub(crate) status: Option<u16>,
@@ -196,7 +196,7 @@ pub(crate) struct Course {
     pub(crate) events: u64,
     pub(crate) unterminated_tail: u64,
     pub(crate) toxics: Vec<Strike>,
-    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) attempts: Vec<AttemptRecord>,
     pub(crate) ending: Option<End>,
     pub(crate) error: Option<&'static str>,
     pub(crate) bodies: Option<Box<Captured>>,
@@ -205,7 +205,7 @@ pub(crate) struct Course {
 /// An exchange's record names at most so many toxics.
 const MOST_TOXICS: usize = 64;
 
-impl Course {
+impl Progress {
     /// It was decided whether a toxic applies. In a full record the oldest toxic that had no effect makes room.
     pub(crate) fn decided(&mut self, strike: Strike) {
         if self.toxics.len() >= MOST_TOXICS {
@@ -217,7 +217,7 @@ impl Course {
 }
 
 /// One try at an upstream.
-pub(crate) struct Attempt {
+pub(crate) struct AttemptRecord {
     /// What was tried.
     pub(crate) target: Arc<dyn fmt::Display + Send + Sync>,
     /// The address that was reached.
@@ -253,7 +253,7 @@ impl Captured {
 
 impl Record {
     /// Writes something down.
-    pub(crate) fn note(&self, write: impl FnOnce(&mut Course)) {
+    pub(crate) fn note(&self, write: impl FnOnce(&mut Progress)) {
         write(&mut lock(&self.course));
     }
 
@@ -275,7 +275,7 @@ impl Record {
             course.toxics.iter().map(|strike| size_of::<Strike>() + strike.name.len() + strike.kind.len());
         self.head.bytes()
             + course.model.as_ref().map_or(0, |model| model.len())
-            + course.attempts.len().saturating_sub(1) * size_of::<Attempt>()
+            + course.attempts.len().saturating_sub(1) * size_of::<AttemptRecord>()
             + strikes.sum::<usize>()
             + course.bodies.as_ref().map_or(0, |bodies| bodies.bytes())
     }
@@ -363,7 +363,7 @@ impl Journal {
     }
 
     /// Begins an exchange.
-    pub(crate) fn begin(&self, head: Head) -> Arc<Record> {
+    pub(crate) fn begin(&self, head: ExchangeStart) -> Arc<Record> {
         let id = self.numbers.fetch_add(1, Relaxed);
         let bytes = head.bytes();
         let (course, counted) = (Mutex::default(), AtomicUsize::new(bytes));

@@ -9,15 +9,15 @@ use std::{
 };
 
 use aconite_toxics::{
-    Catalogue, ConnectFault, Dice, Instance, Level, Match, Matcher, Outcome, RequestFacts, Scope, SpecError,
-    StageId, Start, ToxicSpec,
+    Catalogue, ConnectFault, Dice, Instance, Level, Match, MatchResult, Matcher, RequestFacts, Scope,
+    SpecError, StageId, Start, ToxicSpec,
 };
 use tokio::time::Instant;
 
 mod decisions;
 mod watch;
 
-pub(crate) use decisions::{Decisions, Ticket, byte_stages};
+pub(crate) use decisions::{BudgetPermit, Decisions, byte_stages};
 pub(crate) use watch::PlanWatch;
 
 /// The plan that a proxy's connections follow.
@@ -37,12 +37,12 @@ pub(crate) struct Armed {
     start: Arc<dyn Start>,
     matcher: Matcher,
     added: Instant,
-    uses: Arc<Uses>,
+    uses: Arc<BudgetUse>,
 }
 
 /// What a toxic's budget has counted. Survives a change of its attributes.
 #[derive(Default)]
-struct Uses {
+struct BudgetUse {
     seen: AtomicU64,
     struck: AtomicU64,
     active: AtomicU64,
@@ -131,7 +131,7 @@ impl Armed {
 
     /// Whether a client's request meets its conditions.
     pub(crate) fn meets(&self, client: IpAddr, facts: &RequestFacts<'_>) -> bool {
-        self.matcher.admits(client) && self.matcher.matches(facts) == Outcome::Matches
+        self.matcher.admits(client) && self.matcher.matches(facts) == MatchResult::Matches
     }
 
     /// Whether the request's body has to be read: only it can tell whether the toxic's conditions hold, or the toxic
@@ -140,7 +140,7 @@ impl Armed {
         let names_model = self.names_model && request.dialect.is_some() && request.model.is_none();
         self.level != Level::Bytes
             && (self.matcher.needs_body(request)
-                || (names_model && self.matcher.matches(request) == Outcome::Matches))
+                || (names_model && self.matcher.matches(request) == MatchResult::Matches))
     }
 
     pub(crate) fn start(&self, scope: &Scope, dice: Dice) -> Instance {

@@ -11,8 +11,8 @@ use tokio::net::TcpStream;
 
 use crate::{
     connection::ConnectionShared,
-    dial::{Dialer, Place},
-    http::{self, ForwardRules, HttpProxy, Role, ServerLeaf, Target},
+    dial::{DialTarget, Dialer},
+    http::{self, ForwardRules, HttpProxy, ProxyMode, ServerLeaf, Target},
     site::Site,
     tcp,
     tls::{self, files::FromFiles},
@@ -38,7 +38,7 @@ pub(crate) enum Service {
 /// What a proxy's specification says of its protocol.
 pub(crate) enum Kind {
     Tcp { host: String, port: u16 },
-    Http(Role),
+    Http(ProxyMode),
 }
 
 impl Kind {
@@ -59,12 +59,12 @@ impl Kind {
             Protocol::Http => {
                 let target = Target::parse(&spec.upstream).map_err(|reason| ("upstream", reason))?;
                 let tls = spec.tls.as_ref().map(server_leaf).transpose().map_err(|reason| ("tls", reason))?;
-                Ok(Self::Http(Role::Reverse { target: Arc::new(target), tls }))
+                Ok(Self::Http(ProxyMode::Reverse { target: Arc::new(target), tls }))
             }
             Protocol::Forward => {
                 let rules =
                     ForwardRules::new(spec.intercept.as_deref(), &spec.map, spec.credentials.as_deref())?;
-                Ok(Self::Http(Role::Forward(rules)))
+                Ok(Self::Http(ProxyMode::Forward(rules)))
             }
         }
     }
@@ -122,7 +122,7 @@ async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>, service: &S
             let stop = connection.stop.clone();
             tokio::select! {
                 () = stop.cancelled() => {}
-                upstream = tcp::connect(&connection, &stream, dialer, Place::configured(host, *port)) => {
+                upstream = tcp::connect(&connection, &stream, dialer, DialTarget::configured(host, *port)) => {
                     if let Some(upstream) = upstream {
                         tcp::relay(stream, upstream, &connection).await;
                     }

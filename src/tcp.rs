@@ -6,7 +6,7 @@ use tokio::net::TcpStream;
 
 use crate::{
     connection::ConnectionShared,
-    dial::{Dialer, Place, Way},
+    dial::{DialPlan, DialTarget, Dialer},
     link::{self, Lane},
 };
 
@@ -15,22 +15,22 @@ pub(crate) async fn connect(
     connection: &ConnectionShared,
     client: &TcpStream,
     dialer: &Dialer,
-    place: Place<'_>,
+    place: DialTarget<'_>,
 ) -> Option<TcpStream> {
     let place = match connection.connect_fault(|_| true, None).into() {
-        Way::AsAsked => place,
-        Way::At(address) => place.at(address),
-        Way::Fails(ConnectFault::StaleAddress(_)) => {
+        DialPlan::AsAsked => place,
+        DialPlan::At(address) => place.at(address),
+        DialPlan::Fails(ConnectFault::StaleAddress(_)) => {
             let leaving = link::closed_by_peer(client);
             // As if it had been tried.
             let _ = tokio::time::timeout(dialer.connect_timeout, leaving).await;
             return None;
         }
-        Way::Fails(ConnectFault::Blackhole | ConnectFault::DnsTimeout | ConnectFault::TlsStall) => {
+        DialPlan::Fails(ConnectFault::Blackhole | ConnectFault::DnsTimeout | ConnectFault::TlsStall) => {
             link::closed_by_peer(client).await;
             return None;
         }
-        Way::Fails(_) => return None,
+        DialPlan::Fails(_) => return None,
     };
     match dialer.dial(&place).await {
         Ok((stream, address)) => {

@@ -41,7 +41,7 @@ pub(crate) struct Worker {
 }
 
 /// Counts as a connection of its worker for as long as it is held.
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct WorkerSlot(Arc<AtomicUsize>);
 
 /// How long what was told to stop may take to do so.
 const GRACE: Duration = Duration::from_secs(1);
@@ -97,9 +97,9 @@ impl Worker {
     }
 
     /// Takes a place for a connection.
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> WorkerSlot {
         self.connections.fetch_add(1, AcqRel);
-        Place(Arc::clone(&self.connections))
+        WorkerSlot(Arc::clone(&self.connections))
     }
 
     fn load(&self) -> usize {
@@ -107,7 +107,7 @@ impl Worker {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkerSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, AcqRel);
     }

@@ -64,7 +64,7 @@ const MODULES: [(&str, &[&str]); 17] = [
 
 /// The modules of `src/http`, from below: each may use those before it.
 const HTTP: [&str; 9] =
-    ["message", "target", "ongoing", "body", "own_answer", "upstream", "client", "exchange", "server"];
+    ["message", "target", "ongoing", "body", "proxy_error", "upstream", "client", "exchange", "server"];
 
 /// What each crate of the workspace may use of the others, and what it must not use at all.
 const CRATES: [(&str, &[&str], &[&str]); 4] = [

@@ -1,5 +1,5 @@
 //! Streams that are not lines of text: Gemini's JSON array and Bedrock's AWS event stream.
-use aconite_dialects::{Decoder, Event, Framing};
+use aconite_dialects::{Decoder, Event, EventFormat};
 use serde_json::{Value, json};
 
 use crate::support::{Heard, Origin, Proxied};
@@ -8,7 +8,7 @@ use crate::support::{Heard, Origin, Proxied};
 struct Form {
     path: &'static str,
     content_type: &'static str,
-    framing: Framing,
+    framing: EventFormat,
     /// Each with what comes before it.
     events: [Vec<u8>; 3],
     end: &'static [u8],
@@ -23,7 +23,7 @@ impl Form {
         Self {
             path: "/v1beta/models/gemini-2.0-flash:streamGenerateContent",
             content_type: "application/json; charset=UTF-8",
-            framing: Framing::JsonArray,
+            framing: EventFormat::JsonArray,
             events: [element("[", "你"), element("\n,\r\n", "]},{["), element("\n,\r\n", "!")],
             end: b"\n]\n",
         }
@@ -32,12 +32,14 @@ impl Form {
     fn bedrock() -> Self {
         let frame = |text: &str| {
             let delta = json!({"contentBlockIndex": 0, "delta": {"text": text}}).to_string();
-            Event::new(Framing::AwsEventStream, Some("contentBlockDelta"), delta.as_bytes()).into_raw().into()
+            Event::new(EventFormat::AwsEventStream, Some("contentBlockDelta"), delta.as_bytes())
+                .into_raw()
+                .into()
         };
         Self {
             path: "/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse-stream",
             content_type: "application/vnd.amazon.eventstream",
-            framing: Framing::AwsEventStream,
+            framing: EventFormat::AwsEventStream,
             events: [frame("你"), frame("\n\n"), frame("!")],
             end: b"",
         }
@@ -84,7 +86,7 @@ impl Form {
 }
 
 /// The data of the events that a reader gets; none may be damaged.
-fn data(framing: Framing, body: Vec<u8>) -> Vec<Value> {
+fn data(framing: EventFormat, body: Vec<u8>) -> Vec<Value> {
     let mut decoder = Decoder::new(framing, 1 << 20);
     decoder.push(body.into());
     let pieces: Vec<Event> = std::iter::from_fn(|| decoder.next()).collect();
@@ -141,7 +143,7 @@ async fn a_dropped_event_leaves_the_form_valid() {
             let mut left = all.clone();
             left.remove(dropped);
             assert_eq!(data(form.framing, heard.body()), left, "{}, {dropped}", form.path);
-            if form.framing == Framing::JsonArray {
+            if form.framing == EventFormat::JsonArray {
                 assert_eq!(serde_json::from_slice::<Value>(&heard.body()).unwrap(), json!(left));
             }
             assert_eq!((exchange.events, exchange.toxics[0].struck), (2, true), "{}, {dropped}", form.path);

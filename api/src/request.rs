@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{StatusCode, request::Parts};
 use serde::de::DeserializeOwned;
 
-use crate::{Problem, toxiproxy::Failure};
+use crate::{Problem, toxiproxy::ErrorResponse};
 
 /// The largest body that is read.
 pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;
@@ -22,7 +22,7 @@ pub(crate) fn refusal(path: &str, problem: Problem) -> Response {
     if is_v1(path) {
         problem.into_response()
     } else {
-        Failure::new(problem.status, problem.message).into_response()
+        ErrorResponse::new(problem.status, problem.message).into_response()
     }
 }
 

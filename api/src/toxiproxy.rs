@@ -3,7 +3,7 @@
 //! It differs where Toxiproxy is in its own clients' way: errors are JSON, names with a slash can be addressed, a
 //! change happens wholly or not at all, and an empty list is `[]`.
 mod attributes;
-mod failure;
+mod error_response;
 mod read;
 mod toxic;
 mod view;
@@ -33,7 +33,7 @@ use crate::{
     request::{Body, Named},
 };
 
-pub(crate) use failure::Failure;
+pub(crate) use error_response::ErrorResponse;
 
 /// The version of Toxiproxy that this behaves as; clients compare it.
 const VERSION: &str = "{\"version\": \"2.12.0\"}\n";
@@ -60,8 +60,8 @@ fn only<C: Control>(allow: &'static str, methods: MethodRouter<Arc<C>>) -> Metho
 }
 
 /// A path that there is, with a method that it hasn't.
-pub(crate) async fn method_not_allowed() -> Failure {
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
+pub(crate) async fn method_not_allowed() -> ErrorResponse {
+    ErrorResponse::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed")
 }
 
 async fn proxies<C: Control>(State(control): State<Arc<C>>) -> Response {
@@ -71,15 +71,18 @@ async fn proxies<C: Control>(State(control): State<Arc<C>>) -> Response {
 async fn proxy<C: Control>(
     State(control): State<Arc<C>>,
     Named(name): Named<String>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ErrorResponse> {
     Ok(shown(StatusCode::OK, &control.proxy(&name)?))
 }
 
-async fn create<C: Control>(State(control): State<Arc<C>>, Body(body): Body) -> Result<Response, Failure> {
+async fn create<C: Control>(
+    State(control): State<Arc<C>>,
+    Body(body): Body,
+) -> Result<Response, ErrorResponse> {
     let fields = Object::new(first_value(&body)?)?;
     let spec = read_proxy(&fields)?;
     if let Some(field) = missing(&spec) {
-        return Err(Failure::new(StatusCode::BAD_REQUEST, format!("missing required field: {field}")));
+        return Err(ErrorResponse::new(StatusCode::BAD_REQUEST, format!("missing required field: {field}")));
     }
     if control.proxy(&spec.name).is_ok() {
         return Err(ControlError::ProxyExists(spec.name).into());
@@ -93,7 +96,7 @@ async fn change<C: Control>(
     State(control): State<Arc<C>>,
     Named(name): Named<String>,
     Body(body): Body,
-) -> Result<Response, Failure> {
+) -> Result<Response, ErrorResponse> {
     control.proxy(&name)?;
     let fields = Object::new(first_value(&body)?)?;
     let (listen, upstream) = (fields.text("listen")?, fields.text("upstream")?);
@@ -110,7 +113,7 @@ async fn change<C: Control>(
 async fn delete<C: Control>(
     State(control): State<Arc<C>>,
     Named(name): Named<String>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, ErrorResponse> {
     control.delete_proxy(&name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -132,7 +135,7 @@ async fn populate<C: Control>(State(control): State<Arc<C>>, Body(body): Body) -
             #[derive(Serialize)]
             struct Stopped<'a> {
                 #[serde(flatten)]
-                failure: failure::Wire<'a>,
+                failure: error_response::Wire<'a>,
                 proxies: Option<Vec<ProxyView<'a>>>,
             }
             let proxies = (!done.is_empty()).then(|| done.iter().map(ProxyView::new).collect());
@@ -146,10 +149,10 @@ async fn populate<C: Control>(State(control): State<Arc<C>>, Body(body): Body) -
 /// # Errors
 /// What does not hold, in Toxiproxy's words.
 pub fn read_toxiproxy_list(list: Value, catalogue: &Catalogue) -> Result<Vec<ProxySpec>, ControlError> {
-    read_list(list, catalogue).map_err(Failure::into_control_error)
+    read_list(list, catalogue).map_err(ErrorResponse::into_control_error)
 }
 
-fn read_list(list: Value, catalogue: &Catalogue) -> Result<Vec<ProxySpec>, Failure> {
+fn read_list(list: Value, catalogue: &Catalogue) -> Result<Vec<ProxySpec>, ErrorResponse> {
     let entries = match list {
         Value::Array(entries) => entries,
         Value::Null => Vec::new(),
@@ -160,7 +163,7 @@ fn read_list(list: Value, catalogue: &Catalogue) -> Result<Vec<ProxySpec>, Failu
     for (number, spec) in (1..).zip(&specs) {
         if let Some(field) = missing(spec) {
             let message = format!("missing required field: {field} at proxy {number}");
-            return Err(Failure::new(StatusCode::BAD_REQUEST, message));
+            return Err(ErrorResponse::new(StatusCode::BAD_REQUEST, message));
         }
     }
     for (spec, fields) in specs.iter_mut().zip(&entries) {
@@ -174,7 +177,7 @@ async fn populate_all<C: Control>(
     control: &C,
     body: &Bytes,
     done: &mut Vec<ProxySpec>,
-) -> Result<(), Failure> {
+) -> Result<(), ErrorResponse> {
     let specs = read_list(first_value(body)?, control.catalogue())?;
     for spec in specs {
         done.push(control.populate_proxy(spec).await?);
@@ -185,7 +188,7 @@ async fn populate_all<C: Control>(
 async fn toxics<C: Control>(
     State(control): State<Arc<C>>,
     Named(name): Named<String>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ErrorResponse> {
     Ok(json(StatusCode::OK, to_json(&view::toxic_list(&control.proxy(&name)?.toxics))))
 }
 
@@ -193,7 +196,7 @@ async fn add_toxic<C: Control>(
     State(control): State<Arc<C>>,
     Named(name): Named<String>,
     Body(body): Body,
-) -> Result<Response, Failure> {
+) -> Result<Response, ErrorResponse> {
     let proxy = control.proxy(&name)?;
     let spec = ToxicRequest::read(first_value(&body)?)?.into_spec(control.catalogue(), &proxy.toxics)?;
     Ok(toxic_shown(&control.add_toxic(&name, spec)?))
@@ -202,9 +205,9 @@ async fn add_toxic<C: Control>(
 async fn toxic<C: Control>(
     State(control): State<Arc<C>>,
     Named((proxy, toxic)): Named<(String, String)>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ErrorResponse> {
     let proxy = control.proxy(&proxy)?;
-    let toxic = proxy.toxics.iter().find(|each| each.name == toxic).ok_or_else(Failure::no_toxic)?;
+    let toxic = proxy.toxics.iter().find(|each| each.name == toxic).ok_or_else(ErrorResponse::no_toxic)?;
     Ok(toxic_shown(toxic))
 }
 
@@ -212,26 +215,27 @@ async fn change_toxic<C: Control>(
     State(control): State<Arc<C>>,
     Named((proxy, toxic)): Named<(String, String)>,
     Body(body): Body,
-) -> Result<Response, Failure> {
+) -> Result<Response, ErrorResponse> {
     if !control.proxy(&proxy)?.toxics.iter().any(|each| each.name == toxic) {
-        return Err(Failure::no_toxic());
+        return Err(ErrorResponse::no_toxic());
     }
     let request = ToxicRequest::read(first_value(&body)?)?;
     let catalogue = Arc::clone(&control);
-    let change =
-        move |spec| request.merge_into(spec, catalogue.catalogue()).map_err(Failure::into_control_error);
+    let change = move |spec| {
+        request.merge_into(spec, catalogue.catalogue()).map_err(ErrorResponse::into_control_error)
+    };
     Ok(toxic_shown(&control.change_toxic(&proxy, &toxic, Box::new(change))?))
 }
 
 async fn remove_toxic<C: Control>(
     State(control): State<Arc<C>>,
     Named((proxy, toxic)): Named<(String, String)>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, ErrorResponse> {
     control.remove_toxic(&proxy, &toxic)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-async fn reset<C: Control>(State(control): State<Arc<C>>) -> Result<StatusCode, Failure> {
+async fn reset<C: Control>(State(control): State<Arc<C>>) -> Result<StatusCode, ErrorResponse> {
     control.reset().await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -247,7 +251,7 @@ async fn metrics<C: Control>(State(control): State<Arc<C>>, headers: HeaderMap) 
 }
 
 /// A proxy's own fields, without its toxics.
-fn read_proxy(fields: &Object) -> Result<ProxySpec, Failure> {
+fn read_proxy(fields: &Object) -> Result<ProxySpec, ErrorResponse> {
     Ok(ProxySpec {
         name: fields.text("name")?.unwrap_or_default(),
         listen: fields.text("listen")?.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::{
-    Decoder, Event, Framing, Meter, Shape,
+    Decoder, Event, EventFormat, Meter, Shape,
     embeddings::{self, EmbeddingFault},
     hits::{self, HitsFault},
     json::{self, Change, Document, Op, Path, PathEdit},
@@ -14,10 +14,10 @@ use crate::{
 pub fn event_codec(input: &[u8]) {
     let [choice, cut, body @ ..] = input else { return };
     let framing = match (choice & 1, cut >> 7) {
-        (0, 0) => Framing::Sse,
-        (_, 0) => Framing::Ndjson,
-        (0, _) => Framing::JsonArray,
-        (_, _) => Framing::AwsEventStream,
+        (0, 0) => EventFormat::Sse,
+        (_, 0) => EventFormat::Ndjson,
+        (0, _) => EventFormat::JsonArray,
+        (_, _) => EventFormat::AwsEventStream,
     };
     let cut = cut & 0x7f;
     let max_event = usize::from(choice >> 1);
@@ -45,7 +45,7 @@ pub fn event_codec(input: &[u8]) {
 
 /// The pieces, and how many events there were, how many too large and how many damaged ones.
 fn decode<'b>(
-    framing: Framing,
+    framing: EventFormat,
     max_event: usize,
     chunks: impl IntoIterator<Item = &'b [u8]>,
 ) -> (Vec<Event>, (u64, u64, u64)) {
@@ -169,7 +169,7 @@ mod tests {
     fn frames() -> impl Strategy<Value = Vec<u8>> {
         let frame = (prop::collection::vec(any::<u8>(), 0..40), any::<(bool, prop::sample::Index, u8)>());
         let broken = frame.prop_map(|(data, (is_broken, at, byte))| {
-            let mut frame = Event::new(Framing::AwsEventStream, Some("e"), &data).raw().to_vec();
+            let mut frame = Event::new(EventFormat::AwsEventStream, Some("e"), &data).raw().to_vec();
             let at = at.index(frame.len());
             if is_broken {
                 frame[at] = byte;

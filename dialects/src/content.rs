@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::LazyLock};
 use memchr::memmem;
 
 use crate::{
-    Dialect, Event, Framing, Operation,
+    Dialect, Event, EventFormat, Operation,
     event::Question,
     json::{Document, Kind, Node},
     provider::Provider,
@@ -18,7 +18,7 @@ pub(crate) struct Stream {
     pub(crate) operations: &'static [Operation],
     /// Whether an event looks like one of it, for streams of which nothing is known beforehand. No two streams may both
     /// claim an event.
-    pub(crate) looks: fn(Framing, Node<'_>) -> bool,
+    pub(crate) looks: fn(EventFormat, Node<'_>) -> bool,
     /// Events with a piece of the answer.
     pub(crate) content: Mark,
     /// The event by which a client knows that the answer is complete. `[DONE]` is one in every stream.
@@ -90,7 +90,7 @@ impl Shape {
     /// Whether the event is the one by which a client knows that the answer is complete.
     pub fn is_terminator(self, event: &Event) -> bool {
         let is_done = |event: &Event| {
-            event.is_event() && event.framing() == Framing::Sse && event.data().trim_ascii() == b"[DONE]"
+            event.is_event() && event.framing() == EventFormat::Sse && event.data().trim_ascii() == b"[DONE]"
         };
         is_done(event) || self.has(event, Question::Terminator, |stream| stream.terminator)
     }
@@ -132,7 +132,7 @@ impl Shape {
 }
 
 /// The stream of which an event looks to be.
-fn look(framing: Framing, root: Node<'_>) -> Option<&'static Stream> {
+fn look(framing: EventFormat, root: Node<'_>) -> Option<&'static Stream> {
     /// The streams of all providers, each once.
     static ALL: LazyLock<Vec<&'static Stream>> = LazyLock::new(|| {
         let mut all: Vec<&'static Stream> = Vec::new();

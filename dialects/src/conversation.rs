@@ -40,7 +40,7 @@ mod request;
 mod text;
 
 pub use accumulator::Accumulator;
-pub use answer::{Answer, Choice, Head, Stop, Usage};
+pub use answer::{Answer, AnswerStart, Choice, Stop, Usage};
 pub use anthropic::ANTHROPIC;
 pub use codec::{Codec, Frame, StreamReader, StreamWriter, Written};
 pub use delta::{Delta, ErrorKind, StreamError};
@@ -50,8 +50,8 @@ pub use loss::{Fate, Loss, Unmapped, Untranslatable};
 pub use ollama::OLLAMA;
 pub use openai::{OPENAI_CHAT, OPENAI_RESPONSES};
 pub use request::{
-    Format, Media, MediaKind, Part, Reasoning, ReasoningRequest, Request, Role, Sampling, Seal, Source, Tool,
-    ToolCall, ToolChoice, ToolResult, Turn,
+    Format, Media, MediaKind, MediaSource, Part, Reasoning, ReasoningRequest, Request, Role, Sampling,
+    Signature, Tool, ToolCall, ToolChoice, ToolResult, Turn,
 };
 pub use text::Json;
 

@@ -61,14 +61,14 @@ pub struct Recognised {
 
 /// The first line of a request, as providers look at it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestLine<'a> {
     /// The method.
     pub(crate) method: &'a str,
     /// The segments of the path, decoded, without the empty ones.
     pub(crate) steps: &'a [&'a str],
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RequestLine<'a> {
     pub(crate) fn is_get(&self) -> bool {
         self.method == "GET"
     }
@@ -128,7 +128,7 @@ pub fn recognise(host: &str, method: &str, path: &str, has_header: impl Fn(&str)
 /// What a path is of, by its shape alone.
 fn shape(method: &str, path: &str) -> Recognised {
     let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
-    let asked = Asked { method, steps: &steps };
+    let asked = RequestLine { method, steps: &steps };
     for dialect in Dialect::ALL.iter().rev() {
         match (dialect.provider().path)(&asked) {
             Claim::No => {}

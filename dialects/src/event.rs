@@ -17,25 +17,25 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::{Shape, media_type::MediaType};
 
-mod answers;
 mod array;
 mod decoder;
+mod facts;
 mod frame;
 mod line;
 mod meter;
 #[cfg(test)]
 mod tests;
 
-use answers::Answers;
-pub(crate) use answers::Question;
 pub use decoder::Decoder;
+use facts::EventFacts;
+pub(crate) use facts::Question;
 use line::{Line, LineEnd, lines};
 pub use meter::Meter;
 
 /// How a streamed body is cut into events.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
-pub enum Framing {
+pub enum EventFormat {
     /// `text/event-stream`: blocks of `field: value` lines, each ended by a blank line.
     #[default]
     Sse,
@@ -47,7 +47,7 @@ pub enum Framing {
     AwsEventStream,
 }
 
-impl Framing {
+impl EventFormat {
     /// The framing that a media type stands for, if it stands for one.
     pub(crate) fn of_media_type(media_type: MediaType<'_>) -> Option<Self> {
         const NDJSON: [&str; 8] = [
@@ -80,11 +80,11 @@ impl Framing {
 #[derive(Clone, Debug)]
 pub struct Event {
     raw: Bytes,
-    framing: Framing,
-    piece: Piece,
+    framing: EventFormat,
+    piece: ChunkKind,
     /// It was not sent by the other side: its lines may end as those around it do.
     fresh: bool,
-    answers: Answers,
+    answers: EventFacts,
 }
 
 impl Eq for Event {}
@@ -97,7 +97,7 @@ impl PartialEq for Event {
 
 /// What part of a body a piece is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Piece {
+enum ChunkKind {
     /// A whole event.
     Event,
     /// A comment, a blank line or a byte order mark between events.
@@ -114,23 +114,29 @@ enum Piece {
     Rest,
 }
 
-impl Piece {
+impl ChunkKind {
     /// What a piece is that begins and ends at a boundary and is no event.
-    fn between_events(framing: Framing, raw: &[u8]) -> Self {
+    fn between_events(framing: EventFormat, raw: &[u8]) -> Self {
         let is_blank = match framing {
-            Framing::Sse => raw.iter().all(|byte| matches!(byte, b'\r' | b'\n')) || raw == b"\xef\xbb\xbf",
-            Framing::Ndjson => raw.iter().all(u8::is_ascii_whitespace),
-            Framing::JsonArray => return Self::Bracket,
-            Framing::AwsEventStream => false,
+            EventFormat::Sse => {
+                raw.iter().all(|byte| matches!(byte, b'\r' | b'\n')) || raw == b"\xef\xbb\xbf"
+            }
+            EventFormat::Ndjson => raw.iter().all(u8::is_ascii_whitespace),
+            EventFormat::JsonArray => return Self::Bracket,
+            EventFormat::AwsEventStream => false,
         };
-        if is_blank || framing == Framing::Sse && raw.starts_with(b":") { Self::Between } else { Self::Rest }
+        if is_blank || framing == EventFormat::Sse && raw.starts_with(b":") {
+            Self::Between
+        } else {
+            Self::Rest
+        }
     }
 }
 
 impl Event {
     /// The same event under another name, if it has one and is a server-sent event.
     pub fn renamed(&self, name: &str) -> Self {
-        if self.framing != Framing::Sse {
+        if self.framing != EventFormat::Sse {
             return self.clone();
         }
         let mut raw = BytesMut::with_capacity(self.raw.len() + name.len());
@@ -144,17 +150,17 @@ impl Event {
             }
             raw.put_slice(line.end);
         }
-        Self { raw: raw.freeze(), answers: Answers::default(), ..*self }
+        Self { raw: raw.freeze(), answers: EventFacts::default(), ..*self }
     }
 
     /// A fresh event. Line ends within `data` make several `data` lines; in NDJSON they become spaces. Neither NDJSON
     /// nor a JSON array has names. An AWS frame is one of type `name` with a JSON payload.
     ///
     /// Lines end with LF; [`raw_at`](Self::raw_at) makes them end as others in the stream do.
-    pub fn new(framing: Framing, name: Option<&str>, data: &[u8]) -> Self {
+    pub fn new(framing: EventFormat, name: Option<&str>, data: &[u8]) -> Self {
         let mut raw = BytesMut::with_capacity(data.len() + 32);
         match framing {
-            Framing::Sse => {
+            EventFormat::Sse => {
                 if let Some(name) = name {
                     raw.put_slice(b"event: ");
                     raw.put_slice(name.replace(['\r', '\n'], " ").as_bytes());
@@ -167,47 +173,47 @@ impl Event {
                 }
                 raw.put_u8(b'\n');
             }
-            Framing::Ndjson => {
+            EventFormat::Ndjson => {
                 put_on_one_line(&mut raw, data);
                 raw.put_u8(b'\n');
             }
-            Framing::JsonArray => raw.put_slice(data),
-            Framing::AwsEventStream => {
+            EventFormat::JsonArray => raw.put_slice(data),
+            EventFormat::AwsEventStream => {
                 raw = aws_frame("event", ":event-type", name.unwrap_or("chunk"), data);
             }
         }
-        Self::fresh(framing, raw.freeze(), Piece::Event)
+        Self::fresh(framing, raw.freeze(), ChunkKind::Event)
     }
 
     /// A fresh AWS frame by which a service says that it has failed: its type, such as `throttlingException`, and a
     /// JSON payload.
     pub fn aws_exception(name: &str, data: &[u8]) -> Self {
         let raw = aws_frame("exception", ":exception-type", name, data).freeze();
-        Self::fresh(Framing::AwsEventStream, raw, Piece::Event)
+        Self::fresh(EventFormat::AwsEventStream, raw, ChunkKind::Event)
     }
 
     /// What ends a body of this framing besides the end of its bytes: the `]` of a JSON array.
-    pub fn last_of(framing: Framing) -> Option<Self> {
+    pub fn last_of(framing: EventFormat) -> Option<Self> {
         let raw = Bytes::from_static(b"\n]");
-        (framing == Framing::JsonArray).then(|| Self::fresh(framing, raw, Piece::Bracket))
+        (framing == EventFormat::JsonArray).then(|| Self::fresh(framing, raw, ChunkKind::Bracket))
     }
 
-    fn fresh(framing: Framing, raw: Bytes, piece: Piece) -> Self {
+    fn fresh(framing: EventFormat, raw: Bytes, piece: ChunkKind) -> Self {
         Self { fresh: true, ..Self::piece(framing, raw, piece) }
     }
 
-    fn piece(framing: Framing, raw: Bytes, piece: Piece) -> Self {
-        Self { raw, framing, piece, fresh: false, answers: Answers::default() }
+    fn piece(framing: EventFormat, raw: Bytes, piece: ChunkKind) -> Self {
+        Self { raw, framing, piece, fresh: false, answers: EventFacts::default() }
     }
 
     /// Bytes of a body that have not been cut into events. To be cut by a [`Decoder`], or to be sent as they are.
     pub fn undecoded(bytes: Bytes) -> Self {
-        Self::piece(Framing::default(), bytes, Piece::Undecoded)
+        Self::piece(EventFormat::default(), bytes, ChunkKind::Undecoded)
     }
 
     /// Whether it is bytes that have not been cut into events.
     pub fn is_undecoded(&self) -> bool {
-        self.piece == Piece::Undecoded
+        self.piece == ChunkKind::Undecoded
     }
 
     /// What was found out about it in this shape before, or is found out now. Toxics in a row ask the same.
@@ -220,15 +226,15 @@ impl Event {
     }
 
     /// Bytes to be sent just as they are. Whether they are an event follows from them.
-    pub fn from_raw(framing: Framing, raw: Bytes) -> Self {
+    pub fn from_raw(framing: EventFormat, raw: Bytes) -> Self {
         let mut meter = Meter::before_event(framing);
         meter.feed(array_element(framing, &raw));
         let piece = if meter.events() > 0 {
-            Piece::Event
+            ChunkKind::Event
         } else if meter.at_boundary() {
-            Piece::between_events(framing, &raw)
+            ChunkKind::between_events(framing, &raw)
         } else {
-            Piece::Open
+            ChunkKind::Open
         };
         Self::piece(framing, raw, piece)
     }
@@ -266,37 +272,37 @@ impl Event {
     }
 
     /// The framing that it is written in.
-    pub fn framing(&self) -> Framing {
+    pub fn framing(&self) -> EventFormat {
         self.framing
     }
 
     /// Whether a client is given something for it: in SSE a terminated block with a `data` field, be it empty; in
     /// NDJSON a terminated line that is not blank; an element of an array; a frame with right checksums.
     pub fn is_event(&self) -> bool {
-        self.piece == Piece::Event
+        self.piece == ChunkKind::Event
     }
 
     /// Whether it is a comment, a blank line or a byte order mark between events. Such a piece may leave before events
     /// that it came after.
     pub fn is_between(&self) -> bool {
-        self.piece == Piece::Between
+        self.piece == ChunkKind::Between
     }
 
     /// Whether it is a part of an event of which more follows: nothing may be put after it.
     pub fn is_open(&self) -> bool {
-        matches!(self.piece, Piece::Open | Piece::Lost)
+        matches!(self.piece, ChunkKind::Open | ChunkKind::Lost)
     }
 
     /// Its name: in SSE the value of its `event` field, the last one if there are several, and none if that is empty; the
     /// type of an AWS frame. None in NDJSON and JSON arrays.
     pub fn name(&self) -> Option<Cow<'_, str>> {
         match self.framing {
-            Framing::Sse => {
+            EventFormat::Sse => {
                 let last = lines(&self.raw).filter_map(|line| line.value_of(b"event")).last()?;
                 (!last.is_empty()).then(|| String::from_utf8_lossy(last))
             }
-            Framing::Ndjson | Framing::JsonArray => None,
-            Framing::AwsEventStream => [":event-type", ":exception-type", ":error-code"]
+            EventFormat::Ndjson | EventFormat::JsonArray => None,
+            EventFormat::AwsEventStream => [":event-type", ":exception-type", ":error-code"]
                 .iter()
                 .find_map(|name| frame::header(&self.raw, name))
                 .map(Cow::Borrowed),
@@ -305,7 +311,7 @@ impl Event {
 
     /// Whether it is an AWS frame by which a service says that it has failed.
     pub fn is_aws_failure(&self) -> bool {
-        self.framing == Framing::AwsEventStream
+        self.framing == EventFormat::AwsEventStream
             && matches!(frame::header(&self.raw, ":message-type"), Some("exception" | "error"))
     }
 
@@ -313,9 +319,9 @@ impl Event {
     /// not made of lines is one without an end.
     pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (one, sse) = match self.framing {
-            Framing::Sse => (None, &self.raw[..]),
-            Framing::Ndjson => (Some(split_ndjson(&self.raw)), &[][..]),
-            Framing::JsonArray | Framing::AwsEventStream => (Some((&self.raw[..], &[][..])), &[][..]),
+            EventFormat::Sse => (None, &self.raw[..]),
+            EventFormat::Ndjson => (Some(split_ndjson(&self.raw)), &[][..]),
+            EventFormat::JsonArray | EventFormat::AwsEventStream => (Some((&self.raw[..], &[][..])), &[][..]),
         };
         one.into_iter().chain(lines(sse).map(|line| (line.content, line.end)))
     }
@@ -326,10 +332,10 @@ impl Event {
     /// Borrowed unless there are several `data` lines.
     pub fn data(&self) -> Cow<'_, [u8]> {
         match self.framing {
-            Framing::Sse => {}
-            Framing::Ndjson => return Cow::Borrowed(split_ndjson(&self.raw).0),
-            Framing::JsonArray => return Cow::Borrowed(array::split(&self.raw).1),
-            Framing::AwsEventStream => return Cow::Borrowed(frame::payload(&self.raw)),
+            EventFormat::Sse => {}
+            EventFormat::Ndjson => return Cow::Borrowed(split_ndjson(&self.raw).0),
+            EventFormat::JsonArray => return Cow::Borrowed(array::split(&self.raw).1),
+            EventFormat::AwsEventStream => return Cow::Borrowed(frame::payload(&self.raw)),
         }
         let mut values = lines(&self.raw).filter_map(|line| line.value_of(b"data"));
         let first = values.next().unwrap_or_default();
@@ -348,18 +354,18 @@ impl Event {
     pub fn with_data(&self, data: &[u8]) -> Self {
         let mut raw = BytesMut::with_capacity(self.raw.len() + data.len());
         match self.framing {
-            Framing::Sse => replace_data_lines(&self.raw, data, &mut raw),
-            Framing::Ndjson => {
+            EventFormat::Sse => replace_data_lines(&self.raw, data, &mut raw),
+            EventFormat::Ndjson => {
                 put_on_one_line(&mut raw, data);
                 raw.put_slice(split_ndjson(&self.raw).1);
             }
-            Framing::JsonArray => {
+            EventFormat::JsonArray => {
                 let (before, _, after) = array::split(&self.raw);
                 raw.extend([before, data, after].into_iter().flatten());
             }
-            Framing::AwsEventStream => raw = frame::with_payload(&self.raw, data),
+            EventFormat::AwsEventStream => raw = frame::with_payload(&self.raw, data),
         }
-        Self { raw: raw.freeze(), answers: Answers::default(), ..*self }
+        Self { raw: raw.freeze(), answers: EventFacts::default(), ..*self }
     }
 }
 
@@ -370,8 +376,8 @@ fn aws_frame(message_type: &str, type_header: &str, name: &str, data: &[u8]) -> 
 }
 
 /// In a JSON array, the bytes without a comma that goes before.
-fn array_element(framing: Framing, raw: &[u8]) -> &[u8] {
-    if framing == Framing::JsonArray { &raw[array::split(raw).0.len()..] } else { raw }
+fn array_element(framing: EventFormat, raw: &[u8]) -> &[u8] {
+    if framing == EventFormat::JsonArray { &raw[array::split(raw).0.len()..] } else { raw }
 }
 
 /// Puts each line of `data` where a `data` line was. What is left goes to the last of them; old lines too many go.

@@ -81,7 +81,7 @@ named! {
 
 /// What a failure tells about its request.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Facts<'a> {
+pub struct FailureContext<'a> {
     /// The model that was asked for. Empty: none that is known.
     pub model: &'a str,
     /// The collection of vectors that was asked. Empty: none that is known.
@@ -95,7 +95,7 @@ pub struct Facts<'a> {
     pub retry_after: Option<Duration>,
 }
 
-impl Facts<'_> {
+impl FailureContext<'_> {
     pub(crate) fn model_or<'a>(&'a self, other: &'a str) -> &'a str {
         if self.model.is_empty() { other } else { self.model }
     }
@@ -184,7 +184,7 @@ pub fn render(
     dialect: Option<Dialect>,
     operation: Option<Operation>,
     cause: Cause,
-    facts: &Facts<'_>,
+    facts: &FailureContext<'_>,
 ) -> Option<Failure> {
     let own = (Provider::of(dialect).failure)(operation, cause, facts);
     own.or_else(|| gateway::failure(cause))
@@ -198,7 +198,7 @@ pub fn in_stream(
     dialect: Option<Dialect>,
     operation: Option<Operation>,
     cause: Cause,
-    facts: &Facts<'_>,
+    facts: &FailureContext<'_>,
     seq: u64,
 ) -> Vec<Event> {
     let provider = Provider::of(dialect);

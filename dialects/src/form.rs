@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
-use crate::{Dialect, Framing, media_type::MediaType};
+use crate::{Dialect, EventFormat, media_type::MediaType};
 
 /// What a body is made of.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum BodyForm {
     /// A stream of events.
-    Events(Framing),
+    Events(EventFormat),
     /// A JSON document.
     Document,
     /// Anything else, or not known yet.
@@ -22,7 +22,7 @@ impl BodyForm {
     /// The form that a `content-type` header announces.
     pub fn of_content_type(value: &str) -> Self {
         let media_type = MediaType::of(value);
-        if let Some(framing) = Framing::of_media_type(media_type) {
+        if let Some(framing) = EventFormat::of_media_type(media_type) {
             Self::Events(framing)
         } else if media_type.is("application/json") || media_type.has_suffix("json") {
             Self::Document
@@ -66,7 +66,7 @@ impl Response<'_> {
 }
 
 /// What a request says before its body.
-pub struct Head<'a> {
+pub struct RequestHead<'a> {
     /// The path, as it was sent.
     pub path: &'a str,
     /// The query, without its question mark.
@@ -75,7 +75,7 @@ pub struct Head<'a> {
     pub header: &'a dyn Fn(&str) -> Option<&'a [u8]>,
 }
 
-impl Head<'_> {
+impl RequestHead<'_> {
     /// The last segment of the path, decoded.
     pub(crate) fn last_step(&self) -> Cow<'_, str> {
         let step = self.path.rsplit('/').next().unwrap_or_default();
@@ -104,14 +104,14 @@ mod tests {
             ("application/jsonx", BodyForm::Opaque),
             ("application/json+x", BodyForm::Opaque),
             ("application/geo+json-seq", BodyForm::Opaque),
-            ("text/event-stream;charset=utf-8", BodyForm::Events(Framing::Sse)),
-            ("TEXT/Event-Stream", BodyForm::Events(Framing::Sse)),
+            ("text/event-stream;charset=utf-8", BodyForm::Events(EventFormat::Sse)),
+            ("TEXT/Event-Stream", BodyForm::Events(EventFormat::Sse)),
             ("text/event-stream-x", BodyForm::Opaque),
             ("text/event-streams", BodyForm::Opaque),
-            ("application/x-ndjson", BodyForm::Events(Framing::Ndjson)),
+            ("application/x-ndjson", BodyForm::Events(EventFormat::Ndjson)),
             ("application/x-ndjsonx", BodyForm::Opaque),
-            ("application/stream+json", BodyForm::Events(Framing::Ndjson)),
-            ("application/vnd.amazon.eventstream", BodyForm::Events(Framing::AwsEventStream)),
+            ("application/stream+json", BodyForm::Events(EventFormat::Ndjson)),
+            ("application/vnd.amazon.eventstream", BodyForm::Events(EventFormat::AwsEventStream)),
             ("application/vnd.amazon.eventstream2", BodyForm::Opaque),
             ("", BodyForm::Opaque),
         ] {
@@ -124,7 +124,7 @@ mod tests {
         let ask = |dialect, path: &str, value: Option<&'static str>| {
             let header = |name: &str| value.filter(|_| name == "x-dashscope-sse").map(str::as_bytes);
             let (path, query) = path.split_once('?').unwrap_or((path, ""));
-            Head { path, query, header: &header }.asks_for_stream(Some(dialect))
+            RequestHead { path, query, header: &header }.asks_for_stream(Some(dialect))
         };
         for (dialect, path, header, streams) in [
             (Dialect::Gemini, "/v1beta/models/g:streamGenerateContent?alt=sse", None, Some(true)),
@@ -155,11 +155,11 @@ mod tests {
             success: true,
             content_type: Some("application/json; charset=UTF-8"),
         };
-        let array = BodyForm::Events(Framing::JsonArray);
+        let array = BodyForm::Events(EventFormat::JsonArray);
         assert_eq!(gemini.form(), array);
         assert_eq!(
             Response { content_type: Some("text/event-stream"), ..gemini }.form(),
-            BodyForm::Events(Framing::Sse)
+            BodyForm::Events(EventFormat::Sse)
         );
         for document in [
             Response { success: false, ..gemini },
@@ -170,9 +170,9 @@ mod tests {
         }
         let silent = Response { content_type: None, ..gemini };
         for (dialect, framing) in [
-            (Dialect::OpenAi, Framing::Sse),
-            (Dialect::Ollama, Framing::Ndjson),
-            (Dialect::Bedrock, Framing::AwsEventStream),
+            (Dialect::OpenAi, EventFormat::Sse),
+            (Dialect::Ollama, EventFormat::Ndjson),
+            (Dialect::Bedrock, EventFormat::AwsEventStream),
         ] {
             let response = Response { dialect: Some(dialect), ..silent };
             assert_eq!(response.form(), BodyForm::Events(framing));

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use crate::{
-    Cause, Decoder, Dialect, Event, Framing, MediaType, Operation, Shape,
+    Cause, Decoder, Dialect, Event, EventFormat, MediaType, Operation, Shape,
     json::{Document, Kind, Node},
     named::named,
     provider::Provider,
@@ -131,7 +131,7 @@ pub struct Response<'a> {
 pub fn classify(dialect: Option<Dialect>, operation: Option<Operation>, response: &Response<'_>) -> Outcome {
     let content_type = (response.header)("content-type").unwrap_or_default();
     let is_success = (200..300).contains(&response.status);
-    if is_success && let Some(framing) = Framing::of_media_type(MediaType::of(content_type)) {
+    if is_success && let Some(framing) = EventFormat::of_media_type(MediaType::of(content_type)) {
         return stream(dialect, operation, framing, response.body);
     }
     let is_api = dialect.is_some() || operation.is_some();
@@ -219,7 +219,12 @@ fn success(dialect: Option<Dialect>, operation: Option<Operation>, root: Node<'_
 const MAX_EVENT: usize = 1 << 20;
 
 /// A stream is a success once it has its terminator, and fails with the first event that says so.
-fn stream(dialect: Option<Dialect>, operation: Option<Operation>, framing: Framing, body: &[u8]) -> Outcome {
+fn stream(
+    dialect: Option<Dialect>,
+    operation: Option<Operation>,
+    framing: EventFormat,
+    body: &[u8],
+) -> Outcome {
     let shape = Shape::of(dialect, operation);
     let mut decoder = Decoder::new(framing, MAX_EVENT);
     decoder.push(bytes::Bytes::copy_from_slice(body));

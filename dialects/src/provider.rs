@@ -7,11 +7,11 @@
 use std::borrow::Cow;
 
 use crate::{
-    Cause, Event, Facts, Failure, Finish, Framing, Operation,
+    Cause, Event, EventFormat, Failure, FailureContext, Finish, Operation,
     content::Stream,
-    dialect::{Asked, Claim, model_in_path},
+    dialect::{Claim, RequestLine, model_in_path},
     embeddings::Vectors,
-    form::Head,
+    form::RequestHead,
     hits::Hits,
     json::{Node, Splices},
     named::named,
@@ -54,7 +54,7 @@ pub struct Provider {
     /// Whether it serves OpenAI's paths, so that its host decides about a request to one of them.
     pub serves_openai: bool,
     /// What a path is for.
-    pub(crate) path: fn(&Asked<'_>) -> Claim,
+    pub(crate) path: fn(&RequestLine<'_>) -> Claim,
     /// Whether a chat or a completion is streamed if the body does not say it.
     pub(crate) streams_by_default: bool,
     /// Whether its paths name the model.
@@ -62,16 +62,16 @@ pub struct Provider {
     /// Its streams. The first whose operations include the request's is the one that answers it.
     pub(crate) streams: &'static [&'static Stream],
     /// How it frames its streams where the content type does not say.
-    pub(crate) framing: Framing,
+    pub(crate) framing: EventFormat,
     /// How it frames a stream whose content type is `application/json`. None: it has no such stream.
-    pub(crate) framing_of_json: Option<Framing>,
+    pub(crate) framing_of_json: Option<EventFormat>,
     /// Whether a request asks for a stream, or for none, by its path, its query and its headers. None: that is for the
     /// body to say.
-    pub(crate) asks_for_stream: fn(&Head<'_>) -> Option<bool>,
+    pub(crate) asks_for_stream: fn(&RequestHead<'_>) -> Option<bool>,
     /// What it answers for a cause. None: it is not known how it words this cause.
-    pub(crate) failure: fn(Option<Operation>, Cause, &Facts<'_>) -> Option<Failure>,
+    pub(crate) failure: fn(Option<Operation>, Cause, &FailureContext<'_>) -> Option<Failure>,
     /// How it says in a stream that it has failed. The number is the `sequence_number` that the next event would have.
-    pub(crate) frame: fn(&Self, Option<Operation>, Cause, &Facts<'_>, u64) -> Option<Event>,
+    pub(crate) frame: fn(&Self, Option<Operation>, Cause, &FailureContext<'_>, u64) -> Option<Event>,
     /// The vectors in its response to a request for embeddings. Empty: there are none, or the body is not such a response.
     pub(crate) vectors: for<'d> fn(Node<'d>) -> Vec<Vectors<'d>>,
     /// Where its responses to searches have their hits. None: it has no searches.
@@ -104,7 +104,7 @@ const BLANK: Provider = Provider {
     streams_by_default: false,
     has_model_in_path: false,
     streams: &[],
-    framing: Framing::Sse,
+    framing: EventFormat::Sse,
     framing_of_json: None,
     asks_for_stream: |_| None,
     failure: |_, _, _| None,

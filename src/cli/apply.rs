@@ -3,7 +3,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode};
 
 use aconite_api::{client::ClientError, model::Apply};
 
-use super::{Failure, Outcome, Remote, check, failure::FAILED};
+use super::{CommandError, CommandResult, Remote, check, failure::FAILED};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -27,7 +27,7 @@ pub(super) struct Args {
 }
 
 /// Checks the file here, for the sake of lines and columns, then asks the server.
-pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
+pub(super) async fn run(args: Args, outer: &Remote) -> CommandResult {
     let path = args.file.or(args.file_flag).unwrap_or_default();
     let file = check::checked(&path).await?;
     let Args { prune, dry_run, .. } = args;
@@ -35,7 +35,7 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
     let changes = args.remote.client(outer)?.apply(&apply).await.map_err(|error| match error {
         // Such as an address that is taken over there.
         ClientError::Refused(problem) if problem.path.is_some() => {
-            Failure::from(file.complaint(problem)).exit(FAILED)
+            CommandError::from(file.complaint(problem)).exit(FAILED)
         }
         other => other.into(),
     })?;

@@ -7,7 +7,7 @@ use std::{
 
 use clap::Subcommand;
 
-use super::{Failure, Outcome, serve::data_dir, trust::write_whole};
+use super::{CommandError, CommandResult, serve::data_dir, trust::write_whole};
 use crate::tls::{
     authority::{Authority, certificate_path},
     roots::TRUST_STORE_PASSWORD,
@@ -19,11 +19,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
     #[command(subcommand)]
-    wish: Wish,
+    wish: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum Wish {
+enum Action {
     /// Print where the certificate is
     Path,
     /// Print the certificate
@@ -50,38 +50,40 @@ struct Output {
 }
 
 impl Output {
-    fn write(&self, content: &[u8]) -> Outcome {
+    fn write(&self, content: &[u8]) -> CommandResult {
         match &self.output {
             None => std::io::stdout().write_all(content)?,
-            Some(path) => write_whole(path, content)
-                .map_err(|error| Failure::because(format!("cannot write `{}`", path.display()), &error))?,
+            Some(path) => write_whole(path, content).map_err(|error| {
+                CommandError::because(format!("cannot write `{}`", path.display()), &error)
+            })?,
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Shows, exports or renews the CA; makes it at first use.
-pub(super) fn run(Args { data_dir: given, wish }: Args) -> Outcome {
+pub(super) fn run(Args { data_dir: given, wish }: Args) -> CommandResult {
     let directory = match given {
         Some(directory) => directory,
         None => data_dir()?,
     };
     match wish {
-        Wish::Path => {
+        Action::Path => {
             authority(&directory)?;
             writeln!(std::io::stdout(), "{}", certificate_path(&directory).display())?;
             Ok(ExitCode::SUCCESS)
         }
-        Wish::Pem(output) => output.write(authority(&directory)?.pem().as_bytes()),
-        Wish::Bundle(output) => output.write(authority(&directory)?.bundle_pem().as_bytes()),
-        Wish::P12 { output, .. } if output.output.is_none() && std::io::stdout().is_terminal() => {
-            Err(Failure::usage("a trust store is no text").hint("give --output FILE"))
+        Action::Pem(output) => output.write(authority(&directory)?.pem().as_bytes()),
+        Action::Bundle(output) => output.write(authority(&directory)?.bundle_pem().as_bytes()),
+        Action::P12 { output, .. } if output.output.is_none() && std::io::stdout().is_terminal() => {
+            Err(CommandError::usage("a trust store is no text").hint("give --output FILE"))
         }
-        Wish::P12 { output, password } => {
+        Action::P12 { output, password } => {
             let store = authority(&directory)?.pkcs12(&password);
-            output.write(&store.map_err(|error| Failure::because("cannot make the trust store", &error))?)
+            output
+                .write(&store.map_err(|error| CommandError::because("cannot make the trust store", &error))?)
         }
-        Wish::Rotate => {
+        Action::Rotate => {
             Authority::rotate(&directory)?;
             writeln!(
                 std::io::stdout(),
@@ -93,6 +95,6 @@ pub(super) fn run(Args { data_dir: given, wish }: Args) -> Outcome {
     }
 }
 
-fn authority(directory: &Path) -> Result<Authority, Failure> {
+fn authority(directory: &Path) -> Result<Authority, CommandError> {
     Ok(Authority::load_or_create(directory)?)
 }

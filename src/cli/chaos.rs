@@ -4,7 +4,7 @@ use std::{io::Write, process::ExitCode};
 use aconite_api::model::{Chaos, Switch};
 use clap::Subcommand;
 
-use super::{Outcome, Remote, remote::variable};
+use super::{CommandResult, Remote, remote::variable};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -14,21 +14,21 @@ pub(super) struct Args {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    wish: Wish,
+    wish: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum Wish {
+enum Action {
     /// Let toxics act
-    On(Why),
+    On(Reason),
     /// Let no toxic act, at once and on live connections too
-    Off(Why),
+    Off(Reason),
     /// Say whether toxics act, and which
     Status,
 }
 
 #[derive(clap::Args, Debug)]
-struct Why {
+struct Reason {
     /// Why
     #[arg(long)]
     reason: Option<String>,
@@ -37,19 +37,19 @@ struct Why {
     by: Option<String>,
 }
 
-impl From<Why> for Switch {
-    fn from(Why { reason, by }: Why) -> Self {
+impl From<Reason> for Switch {
+    fn from(Reason { reason, by }: Reason) -> Self {
         Self { operator: by.or_else(|| variable("USER")), reason }
     }
 }
 
 /// Turns or shows the switch.
-pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
+pub(super) async fn run(args: Args, outer: &Remote) -> CommandResult {
     let client = args.remote.client(outer)?;
     let chaos = match args.wish {
-        Wish::On(why) => client.set_chaos(true, &why.into()).await?,
-        Wish::Off(why) => client.set_chaos(false, &why.into()).await?,
-        Wish::Status => client.chaos().await?,
+        Action::On(why) => client.set_chaos(true, &why.into()).await?,
+        Action::Off(why) => client.set_chaos(false, &why.into()).await?,
+        Action::Status => client.chaos().await?,
     };
     let mut out = std::io::stdout().lock();
     if args.json {

@@ -11,7 +11,7 @@ use aconite_api::{
 };
 use aconite_toxics::Catalogue;
 
-use super::{Failure, Outcome, remote};
+use super::{CommandError, CommandResult, remote};
 use crate::{
     config::ConfigFile,
     http::Target,
@@ -25,7 +25,7 @@ pub(super) struct Args {
 }
 
 /// Reads the file and sets everything up as a start would, without listening.
-pub(super) async fn run(Args { file }: Args) -> Outcome {
+pub(super) async fn run(Args { file }: Args) -> CommandResult {
     let checked = checked(&file).await?;
     let count = checked.config.proxies.len();
     let proxies = if count == 1 { "proxy" } else { "proxies" };
@@ -56,10 +56,10 @@ fn leads(proxy: &ProxySpec) -> String {
 }
 
 /// A configuration file in which everything holds that can be told without listening.
-pub(super) async fn checked(path: &Path) -> Result<ConfigFile, Failure> {
+pub(super) async fn checked(path: &Path) -> Result<ConfigFile, CommandError> {
     let supervisor = dry_supervisor()?;
     if let Some(failure) =
-        Failure::of_all(mistakes(path, &supervisor, remote::variable("ACONITE_TOKEN").is_some()).await?)
+        CommandError::of_all(mistakes(path, &supervisor, remote::variable("ACONITE_TOKEN").is_some()).await?)
     {
         return Err(failure);
     }

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use aconite_api::model::{Protocol, ProxySpec};
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Outcome, Remote, proxies::say, words};
+use super::{CommandError, CommandResult, Remote, proxies::say, words};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -60,7 +60,7 @@ pub(super) struct Args {
 }
 
 /// Creates a proxy, with its toxics.
-pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
+pub(super) async fn run(args: Args, outer: &Remote) -> CommandResult {
     let spec = args.spec()?;
     // Which port it got is what people have to know next; to programs it is said as toxiproxy-cli says it.
     let tell_place = spec.listen.ends_with(":0") && std::io::stdout().is_terminal();
@@ -70,7 +70,7 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
 }
 
 impl Args {
-    fn spec(&self) -> Result<ProxySpec, Failure> {
+    fn spec(&self) -> Result<ProxySpec, CommandError> {
         let schema = words::inlined_schema::<ProxySpec>();
         let mut others = Map::new();
         for word in &self.set {

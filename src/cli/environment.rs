@@ -8,7 +8,7 @@ use aconite_api::{
 use aconite_toxics::host::{self, bracketed, normal_host};
 use clap::ValueEnum;
 
-use super::{Failure, Outcome, Remote, remote::variable, serve::data_dir, trust::TrustFiles};
+use super::{CommandError, CommandResult, Remote, remote::variable, serve::data_dir, trust::TrustFiles};
 use crate::tls::roots::TRUST_STORE_PASSWORD;
 
 #[derive(clap::Args, Debug)]
@@ -41,12 +41,12 @@ enum Shell {
 }
 
 /// Prints the settings of a running server's forward proxy.
-pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
+pub(super) async fn run(args: Args, outer: &Remote) -> CommandResult {
     let client = args.remote.client(outer)?;
     let proxy = choose(client.proxies().await?, args.proxy.as_deref())?;
     let address = reachable(&proxy.listen, &client)?;
     if proxy.credentials.is_some() && args.credentials.is_none() {
-        return Err(Failure::usage(format!("`{}` wants credentials", proxy.name))
+        return Err(CommandError::usage(format!("`{}` wants credentials", proxy.name))
             .hint("give --credentials USER:PASSWORD"));
     }
     let pem = client.ca_pem().await?;
@@ -72,7 +72,7 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
 }
 
 /// The forward proxy of that name, or the only one.
-fn choose(proxies: Vec<ProxySpec>, name: Option<&str>) -> Result<ProxySpec, Failure> {
+fn choose(proxies: Vec<ProxySpec>, name: Option<&str>) -> Result<ProxySpec, CommandError> {
     let forward = |proxy: &ProxySpec| proxy.protocol() == Protocol::Forward && proxy.enabled;
     let mut found: Vec<_> = proxies.into_iter().filter(forward).collect();
     if let Some(name) = name {
@@ -81,23 +81,25 @@ fn choose(proxies: Vec<ProxySpec>, name: Option<&str>) -> Result<ProxySpec, Fail
     match (found.pop(), name) {
         (Some(only), _) if found.is_empty() => Ok(only),
         (None, Some(name)) => {
-            Err(Failure::new(format!("no forward proxy that is enabled has the name `{name}`")))
+            Err(CommandError::new(format!("no forward proxy that is enabled has the name `{name}`")))
         }
-        (None, None) => Err(Failure::new("there is no forward proxy that is enabled")
+        (None, None) => Err(CommandError::new("there is no forward proxy that is enabled")
             .hint("create one: aconite create env --protocol forward --listen 127.0.0.1:8080")),
         (Some(last), _) => {
             let names: Vec<_> =
                 found.iter().chain([&last]).map(|proxy| format!("`{}`", proxy.name)).collect();
-            Err(Failure::usage(format!("there are several forward proxies: {}", names.join(", ")))
+            Err(CommandError::usage(format!("there are several forward proxies: {}", names.join(", ")))
                 .hint("give --proxy NAME"))
         }
     }
 }
 
 /// The address by which this machine reaches a listener.
-fn reachable(listen: &str, client: &Client) -> Result<String, Failure> {
+fn reachable(listen: &str, client: &Client) -> Result<String, CommandError> {
     let address: SocketAddr = listen.parse().map_err(|_| {
-        Failure::new(format!("the server says that the proxy listens on `{listen}`, which is no address"))
+        CommandError::new(format!(
+            "the server says that the proxy listens on `{listen}`, which is no address"
+        ))
     })?;
     if address.ip().is_unspecified() {
         let host = host::split(client.authority()).0;

@@ -2,11 +2,11 @@
 use std::{io::Write, process::ExitCode};
 
 use aconite_api::client::ToxicType;
-use aconite_dialects::{Cause, Dialect, Facts, failure::render};
+use aconite_dialects::{Cause, Dialect, FailureContext, failure::render};
 use aconite_toxics::{Catalogue, SpecError};
 use serde_json::Value;
 
-use super::{Failure, Outcome};
+use super::{CommandError, CommandResult};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
@@ -18,7 +18,7 @@ pub(super) struct Args {
 }
 
 /// Prints the list of toxics, or one page of the manual.
-pub(super) fn run(args: Args) -> Outcome {
+pub(super) fn run(args: Args) -> CommandResult {
     let catalogue = Catalogue::default();
     let mut out = std::io::stdout().lock();
     let Some(topic) = args.topic else {
@@ -39,7 +39,7 @@ pub(super) fn run(args: Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let definition = catalogue.definition(&topic).map_err(|error| {
-        let failure = Failure::usage(error.to_string());
+        let failure = CommandError::usage(error.to_string());
         match error {
             SpecError::UnknownType { nearest, .. } => {
                 failure.hint(format!("the most similar are {}", nearest.join(", ")))
@@ -102,7 +102,7 @@ fn cause_page(cause: Cause, causes: &Value, json: bool) -> String {
         all.filter(|each| each["const"] == cause.name()).find_map(|each| each["description"].as_str());
     let description = description.unwrap_or_default();
     let rendered = Dialect::ALL.iter().filter_map(|dialect| {
-        Some((dialect.name(), render(Some(*dialect), None, cause, &Facts::default())?))
+        Some((dialect.name(), render(Some(*dialect), None, cause, &FailureContext::default())?))
     });
     if json {
         let rendered = rendered.map(|(dialect, failure)| {

@@ -15,7 +15,7 @@ use crate::{
 
 /// Why a command failed. Shown as a chain, a line for each cause.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct CommandError {
     code: u8,
     pub(super) message: String,
     pub(super) causes: Vec<String>,
@@ -29,7 +29,7 @@ pub(super) const FAILED: u8 = 1;
 /// The user asked for what makes no sense.
 const WRONG: u8 = 2;
 
-impl Failure {
+impl CommandError {
     /// Something did not work.
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { code: FAILED, message: message.into(), causes: Vec::new(), hint: None, more: Vec::new() }
@@ -106,7 +106,7 @@ impl Failure {
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         // The reader of our output has left, as `head` does: that is success.
         let code = if error.kind() == io::ErrorKind::BrokenPipe { 0 } else { FAILED };
@@ -114,7 +114,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<ClientError> for Failure {
+impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
         match &error {
             ClientError::Refused(problem) => {
@@ -130,13 +130,13 @@ impl From<ClientError> for Failure {
     }
 }
 
-impl From<Complaint> for Failure {
+impl From<Complaint> for CommandError {
     fn from(complaint: Complaint) -> Self {
         Self { code: WRONG, hint: complaint.hint.clone(), ..Self::of(&complaint) }
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandError {
     fn from(error: ConfigError) -> Self {
         match error {
             ConfigError::Complaint(complaint) => complaint.into(),
@@ -145,20 +145,20 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<AuthorityError> for Failure {
+impl From<AuthorityError> for CommandError {
     fn from(error: AuthorityError) -> Self {
         Self::of(&error)
     }
 }
 
-impl From<Problem> for Failure {
+impl From<Problem> for CommandError {
     fn from(problem: Problem) -> Self {
         let path = problem.path.as_ref().map_or_else(String::new, |path| format!("{path}: "));
         Self { hint: problem.hint, ..Self::new(format!("{path}{}", problem.message)) }
     }
 }
 
-impl From<StartError> for Failure {
+impl From<StartError> for CommandError {
     fn from(error: StartError) -> Self {
         if let StartError::Proxy(error) = error {
             let code = if matches!(error, ControlError::Listen { .. }) { FAILED } else { WRONG };
@@ -187,7 +187,7 @@ impl From<StartError> for Failure {
 mod tests {
     use super::*;
 
-    fn text(failure: Failure) -> String {
+    fn text(failure: CommandError) -> String {
         let mut out = Vec::new();
         failure.report(&mut out, false);
         String::from_utf8(out).unwrap()
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn causes_stand_below_each_other_and_the_hint_last() {
         let cause = StartError::Journal { path: "j".into(), source: io::Error::other("disk full") };
-        let failure = Failure::because("cannot start", &cause).hint("free some space");
+        let failure = CommandError::because("cannot start", &cause).hint("free some space");
         let expected = "error: cannot start\n  because: cannot write the journal to `j`\n  because: disk full\n  hint: free some space\n";
         assert_eq!(text(failure), expected);
         assert_eq!(text(io::Error::other("odd").into()), "error: odd\n");

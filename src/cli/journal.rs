@@ -12,7 +12,7 @@ use aconite_api::{
 use aconite_toxics::Millis;
 use serde_json::{Value, json};
 
-use super::{Failure, Outcome, Remote};
+use super::{CommandError, CommandResult, Remote};
 
 /// How often new exchanges are asked for.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -72,7 +72,7 @@ fn since(text: &str) -> Result<Since, String> {
 }
 
 /// Prints exchanges, oldest first; with `--follow` each when it has ended.
-pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
+pub(super) async fn run(args: Args, outer: &Remote) -> CommandResult {
     let client = args.remote.client(outer)?;
     let filter = ExchangeFilter {
         proxy: args.proxy,
@@ -112,7 +112,7 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
 }
 
 /// A table on a terminal; elsewhere lines for programs.
-fn show(exchanges: &[Exchange], as_json: bool) -> Result<(), Failure> {
+fn show(exchanges: &[Exchange], as_json: bool) -> Result<(), CommandError> {
     if as_json || !std::io::stdout().is_terminal() {
         return exchanges.iter().try_for_each(|exchange| print(exchange, as_json));
     }
@@ -157,7 +157,7 @@ fn table(exchanges: &[Exchange]) -> String {
 }
 
 /// Asks again from the oldest exchange that was in progress, so that each one is printed once, complete.
-async fn follow(client: &Client, filter: ExchangeFilter, mut since: u64, as_json: bool) -> Outcome {
+async fn follow(client: &Client, filter: ExchangeFilter, mut since: u64, as_json: bool) -> CommandResult {
     let mut printed = std::collections::BTreeSet::new();
     loop {
         let page = client.exchanges(&ExchangeFilter { since: Some(since), ..filter.clone() }).await?;
@@ -178,7 +178,7 @@ async fn follow(client: &Client, filter: ExchangeFilter, mut since: u64, as_json
     }
 }
 
-fn print(exchange: &Exchange, as_json: bool) -> Result<(), Failure> {
+fn print(exchange: &Exchange, as_json: bool) -> Result<(), CommandError> {
     let mut out = std::io::stdout().lock();
     if as_json {
         writeln!(out, "{}", json!(exchange))?

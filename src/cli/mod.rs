@@ -27,7 +27,7 @@ use std::{ffi::OsString, io::IsTerminal, process::ExitCode};
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use failure::Failure;
+use failure::CommandError;
 use remote::Remote;
 
 const FIRST_STEPS: &str = "\
@@ -118,7 +118,7 @@ fn coloured(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-type Outcome = Result<ExitCode, Failure>;
+type CommandResult = Result<ExitCode, CommandError>;
 
 /// Runs what the arguments say, the program's name first.
 ///
@@ -149,7 +149,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-fn execute(Cli { remote, command }: Cli) -> Outcome {
+fn execute(Cli { remote, command }: Cli) -> CommandResult {
     match command {
         Command::Serve(args) => {
             let telemetry = logs::init_and_export("info", args.drop_in());
@@ -178,7 +178,7 @@ fn execute(Cli { remote, command }: Cli) -> Outcome {
 }
 
 /// Commands that talk to a running server, and `check`.
-async fn ask(remote: &Remote, command: Command) -> Outcome {
+async fn ask(remote: &Remote, command: Command) -> CommandResult {
     match command {
         Command::Check(args) => check::run(args).await,
         Command::Apply(args) => apply::run(args, remote).await,

@@ -8,7 +8,7 @@ use aconite_api::model::{Protocol, ProxySpec};
 use aconite_toxics::{Direction, ToxicSpec};
 use serde_json::{Value, json};
 
-use super::{Outcome, Remote};
+use super::{CommandResult, Remote};
 
 #[derive(clap::Args, Debug)]
 pub(super) struct List {
@@ -53,7 +53,7 @@ pub(super) struct Toggle {
 }
 
 /// Lists proxies, sorted by name.
-pub(super) async fn list(args: List, outer: &Remote) -> Outcome {
+pub(super) async fn list(args: List, outer: &Remote) -> CommandResult {
     let proxies = args.remote.client(outer)?.proxies().await?;
     let stdout = std::io::stdout();
     let terminal = stdout.is_terminal();
@@ -113,7 +113,7 @@ fn table(proxies: &[ProxySpec], out: &mut impl Write) -> std::io::Result<()> {
 }
 
 /// Shows a proxy's toxics, upstream ones first.
-pub(super) async fn inspect(args: Inspect, outer: &Remote) -> Outcome {
+pub(super) async fn inspect(args: Inspect, outer: &Remote) -> CommandResult {
     let proxy = args.remote.client(outer)?.proxy(&args.name).await?;
     let stdout = std::io::stdout();
     let terminal = stdout.is_terminal();
@@ -166,13 +166,13 @@ fn plain(value: &Value) -> String {
 }
 
 /// Deletes a proxy.
-pub(super) async fn delete(args: Delete, outer: &Remote) -> Outcome {
+pub(super) async fn delete(args: Delete, outer: &Remote) -> CommandResult {
     args.remote.client(outer)?.delete_proxy(&args.name).await?;
     say(args.json.then(|| json!({"deleted": args.name})), format_args!("Deleted proxy {}", args.name))
 }
 
 /// Enables a disabled proxy, disables an enabled one.
-pub(super) async fn toggle(args: Toggle, outer: &Remote) -> Outcome {
+pub(super) async fn toggle(args: Toggle, outer: &Remote) -> CommandResult {
     let client = args.remote.client(outer)?;
     let enabled = client.proxy(&args.name).await?.enabled;
     let proxy = client.patch_proxy(&args.name, &json!({"enabled": !enabled})).await?;
@@ -181,7 +181,7 @@ pub(super) async fn toggle(args: Toggle, outer: &Remote) -> Outcome {
 }
 
 /// Prints the JSON if that is wanted, else the sentence.
-pub(super) fn say(json: Option<Value>, sentence: std::fmt::Arguments<'_>) -> Outcome {
+pub(super) fn say(json: Option<Value>, sentence: std::fmt::Arguments<'_>) -> CommandResult {
     let mut out = std::io::stdout().lock();
     match json {
         Some(json) => writeln!(out, "{json}")?,

@@ -6,7 +6,7 @@ use std::{
 
 use aconite_api::Client;
 
-use super::Failure;
+use super::CommandError;
 use crate::instance::read_token;
 
 /// The running server.
@@ -28,12 +28,12 @@ const START_TIME: Duration = Duration::from_secs(5);
 
 impl Remote {
     /// A client: the flags after the command take precedence over those before it, then the environment.
-    pub(super) fn client(&self, outer: &Self) -> Result<Client, Failure> {
+    pub(super) fn client(&self, outer: &Self) -> Result<Client, CommandError> {
         Ok(self.client_now(outer)?.waiting(START_TIME))
     }
 
     /// The same, but it does not wait for a server that does not listen yet.
-    pub(super) fn client_now(&self, outer: &Self) -> Result<Client, Failure> {
+    pub(super) fn client_now(&self, outer: &Self) -> Result<Client, CommandError> {
         let url = self.host.clone().or_else(|| outer.host.clone());
         let url = url.or_else(|| variable("ACONITE_URL")).or_else(|| variable("TOXIPROXY_URL"));
         let url = url.unwrap_or_else(|| "http://localhost:8474".to_owned());
@@ -44,10 +44,10 @@ impl Remote {
 }
 
 /// The admin API's token: from the file, else from the environment.
-pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, Failure> {
+pub(super) fn token(file: Option<&Path>) -> Result<Option<String>, CommandError> {
     let Some(file) = file else { return Ok(variable("ACONITE_TOKEN")) };
     let token = read_token(file).map_err(|error| {
-        Failure::because(format!("cannot read the token in `{}`", file.display()), &error).exit(2)
+        CommandError::because(format!("cannot read the token in `{}`", file.display()), &error).exit(2)
     })?;
     Ok(Some(token))
 }

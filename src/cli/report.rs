@@ -10,7 +10,7 @@ use aconite_toxics::ToxicSpec;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use serde::Serialize;
 
-use super::Failure;
+use super::CommandError;
 
 /// What happened to a command's traffic.
 #[derive(Debug, Serialize)]
@@ -105,18 +105,21 @@ impl RunReport {
     }
 
     /// Writes the report in the format that the file's extension names.
-    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn write(&self, path: &Path) -> Result<(), CommandError> {
         let text = match path.extension().and_then(|extension| extension.to_str()) {
             Some("xml") => self.junit()?,
             Some("md") => self.markdown(),
-            _ => serde_json::to_string_pretty(self).map_err(|error| Failure::new(error.to_string()))? + "\n",
+            _ => {
+                serde_json::to_string_pretty(self).map_err(|error| CommandError::new(error.to_string()))?
+                    + "\n"
+            }
         };
         std::fs::write(path, text).map_err(|error| {
-            Failure::because(format!("cannot write the report to `{}`", path.display()), &error)
+            CommandError::because(format!("cannot write the report to `{}`", path.display()), &error)
         })
     }
 
-    fn junit(&self) -> Result<String, Failure> {
+    fn junit(&self) -> Result<String, CommandError> {
         let mut suite = TestSuite::new("aconite run");
         suite.add_property(("seed", self.seed.to_string().as_str()));
         let status = if self.exit_status == 0 {
@@ -133,7 +136,7 @@ impl RunReport {
         report.add_test_suite(suite);
         report
             .to_string()
-            .map_err(|error| Failure::because("cannot write the report as JUnit XML".to_owned(), &error))
+            .map_err(|error| CommandError::because("cannot write the report as JUnit XML".to_owned(), &error))
     }
 
     fn markdown(&self) -> String {

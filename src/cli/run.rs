@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    Failure, Outcome,
+    CommandError, CommandResult,
     check::checked,
     create::pair,
     environment::Settings,
@@ -68,7 +68,7 @@ pub(super) struct Args {
 }
 
 /// Runs the command to its end and exits as it did.
-pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) -> Outcome {
+pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) -> CommandResult {
     let directory = data_dir()?;
     let Prepared { config, name, credentials } = prepared(&args).await?;
     let instance = Aconite::builder()
@@ -78,11 +78,12 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
         .start()
         .await?;
     let address = instance.proxy_address(&name);
-    let address = address.ok_or_else(|| Failure::usage(format!("the forward proxy `{name}` is disabled")))?;
+    let address =
+        address.ok_or_else(|| CommandError::usage(format!("the forward proxy `{name}` is disabled")))?;
     let files = TrustFiles::write(&directory, instance.ca_pem())?;
     let settings = Settings::new(&address.to_string(), credentials.as_deref(), &files, variable);
     let Some((program, arguments)) = args.command.split_first() else {
-        return Err(Failure::usage("there is no command to run"));
+        return Err(CommandError::usage("there is no command to run"));
     };
     let mut command = Command::new(program);
     command.args(arguments).envs(settings.variables.iter().map(|(name, value)| (name, value)));
@@ -93,7 +94,7 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
         Ok(child) => accompany(child, signals).await?,
         Err(error) => {
             let shown = program.to_string_lossy();
-            let failure = Failure::because(format!("cannot run `{shown}`"), &error);
+            let failure = CommandError::because(format!("cannot run `{shown}`"), &error);
             return Err(failure.exit(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }));
         }
     };
@@ -109,7 +110,7 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
     }
     let unused = report.unused();
     if args.must_strike && code == 0 && !unused.is_empty() {
-        return Err(Failure::new(format!("toxics that never applied: {}", unused.join(", ")))
+        return Err(CommandError::new(format!("toxics that never applied: {}", unused.join(", ")))
             .hint("the summary has the reasons; --must-strike makes this a failure"));
     }
     Ok(ExitCode::from(code))
@@ -123,7 +124,7 @@ struct Prepared {
     credentials: Option<String>,
 }
 
-async fn prepared(args: &Args) -> Result<Prepared, Failure> {
+async fn prepared(args: &Args) -> Result<Prepared, CommandError> {
     let mut config = match &args.config {
         Some(path) => checked(path).await?.config,
         None => Config::default(),
@@ -142,7 +143,7 @@ async fn prepared(args: &Args) -> Result<Prepared, Failure> {
     config.seed = args.seed.or(config.seed);
     config.journal.file = args.journal.clone().or(config.journal.file);
     let proxy = config.proxies.iter_mut().find(|proxy| is_forward(proxy));
-    let proxy = proxy.ok_or_else(|| Failure::usage("there is no forward proxy"))?;
+    let proxy = proxy.ok_or_else(|| CommandError::usage("there is no forward proxy"))?;
     for text in &args.toxic {
         proxy.toxics.push(words::parse(text)?);
     }

@@ -13,7 +13,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{Failure, Outcome, remote, trust::write_whole};
+use super::{CommandError, CommandResult, remote, trust::write_whole};
 use crate::{
     config::{Config, ConfigFile},
     files,
@@ -95,7 +95,7 @@ impl Args {
 }
 
 /// Runs until a signal ends it.
-pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) -> Outcome {
+pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) -> CommandResult {
     files::raise_limit();
     let mut signals = Signals::new()?;
     let drop_in = args.drop_in();
@@ -131,8 +131,8 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
             }
         };
         match wish {
-            Wish::Stop => break,
-            Wish::Reload => {
+            SignalAction::Stop => break,
+            SignalAction::Reload => {
                 instance.reopen_journal().await;
                 match &args.config {
                     Some(path) => reload(&instance, path, ports).await,
@@ -157,7 +157,7 @@ pub(super) async fn run(args: Args, finished: Option<mpsc::Sender<Finished>>) ->
 }
 
 /// The configuration file, every part of which must hold.
-async fn strict(args: &Args) -> Result<Option<ConfigFile>, Failure> {
+async fn strict(args: &Args) -> Result<Option<ConfigFile>, CommandError> {
     let Some(path) = &args.config else { return Ok(None) };
     let file = ConfigFile::load(path, &Catalogue::default())?;
     file.check_addresses().await?;
@@ -177,7 +177,7 @@ fn lenient(args: &Args) -> Vec<ProxySpec> {
 }
 
 /// The file's configuration, with the values that the command line overrides.
-fn effective(args: &Args, config: Config) -> Result<Config, Failure> {
+fn effective(args: &Args, config: Config) -> Result<Config, CommandError> {
     let mut config = config;
     config.admin.listen = args.admin().or(config.admin.listen);
     config.admin.insecure |= args.insecure_admin;
@@ -192,15 +192,17 @@ fn effective(args: &Args, config: Config) -> Result<Config, Failure> {
 }
 
 /// Where the local CA lives, by the environment.
-pub(super) fn data_dir() -> Result<PathBuf, Failure> {
+pub(super) fn data_dir() -> Result<PathBuf, CommandError> {
     default_data_dir(|name| std::env::var_os(name)).ok_or_else(|| {
-        Failure::usage("there is no directory for the local CA: neither ACONITE_DATA_DIR nor HOME is set")
-            .hint("set ACONITE_DATA_DIR")
+        CommandError::usage(
+            "there is no directory for the local CA: neither ACONITE_DATA_DIR nor HOME is set",
+        )
+        .hint("set ACONITE_DATA_DIR")
     })
 }
 
 /// An error of the start, with its place in the configuration file.
-fn started(error: StartError, file: Option<&ConfigFile>) -> Failure {
+fn started(error: StartError, file: Option<&ConfigFile>) -> CommandError {
     match (error, file) {
         (StartError::Proxy(error @ (ControlError::Invalid { .. } | ControlError::Spec(_))), Some(file)) => {
             file.complaint(error).into()
@@ -210,14 +212,14 @@ fn started(error: StartError, file: Option<&ConfigFile>) -> Failure {
 }
 
 /// Says where everything listens: in the log, and in the port file.
-fn announce(instance: &Aconite, port_file: Option<&Path>) -> Result<(), Failure> {
+fn announce(instance: &Aconite, port_file: Option<&Path>) -> Result<(), CommandError> {
     let ports = write_port_file(instance, port_file)?;
     tracing::info!(admin = %instance.admin_url(), seed = instance.seed(), addresses = %ports, "Aconite is running");
     Ok(())
 }
 
 /// Writes the addresses that are listened on to the port file, if there is one, and answers them.
-fn write_port_file(instance: &Aconite, port_file: Option<&Path>) -> Result<serde_json::Value, Failure> {
+fn write_port_file(instance: &Aconite, port_file: Option<&Path>) -> Result<serde_json::Value, CommandError> {
     let ports = json!({
         "admin": instance.admin_address(),
         "proxies": instance.proxy_addresses(),
@@ -226,14 +228,14 @@ fn write_port_file(instance: &Aconite, port_file: Option<&Path>) -> Result<serde
     });
     if let Some(path) = port_file {
         write_whole(path, format!("{ports}\n").as_bytes())
-            .map_err(|error| Failure::because(format!("cannot write `{}`", path.display()), &error))?;
+            .map_err(|error| CommandError::because(format!("cannot write `{}`", path.display()), &error))?;
     }
     Ok(ports)
 }
 
 /// Brings the port file up to date after a change of the proxies.
 fn rewrite_port_file(instance: &Aconite, port_file: Option<&Path>) {
-    if let Err(Failure { message, causes, .. }) = write_port_file(instance, port_file) {
+    if let Err(CommandError { message, causes, .. }) = write_port_file(instance, port_file) {
         let error = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
         tracing::error!(%error, "the port file is out of date");
     }
@@ -247,14 +249,14 @@ async fn reload(instance: &Aconite, path: &Path, port_file: Option<&Path>) {
             let changes = json!(changes);
             tracing::info!(%changes, "the configuration was read again");
         }
-        Err(Failure { message, causes, hint, .. }) => {
+        Err(CommandError { message, causes, hint, .. }) => {
             let error = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
             tracing::error!(%error, hint, "the configuration does not hold; all stays as it is");
         }
     }
 }
 
-async fn reloaded(instance: &Aconite, path: &Path) -> Result<Vec<aconite_api::model::Change>, Failure> {
+async fn reloaded(instance: &Aconite, path: &Path) -> Result<Vec<aconite_api::model::Change>, CommandError> {
     let file = ConfigFile::load(path, instance.supervisor().catalogue())?;
     file.check_addresses().await?;
     let applied = instance.apply(file.config.proxies.clone()).await;
@@ -262,7 +264,7 @@ async fn reloaded(instance: &Aconite, path: &Path) -> Result<Vec<aconite_api::mo
 }
 
 /// What signals ask of the server.
-enum Wish {
+enum SignalAction {
     Stop,
     Reload,
 }
@@ -282,15 +284,15 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Wish {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Wish::Stop,
-            _ = self.interrupt.recv() => Wish::Stop,
-            _ = self.hangup.recv() => Wish::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 
     async fn stop(&mut self) {
-        while !matches!(self.next().await, Wish::Stop) {}
+        while !matches!(self.next().await, SignalAction::Stop) {}
     }
 }

@@ -6,7 +6,7 @@ use aconite_toxics::Millis;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Failure, Outcome, Remote, failure::FAILED, proxies::say};
+use super::{CommandError, CommandResult, Remote, failure::FAILED, proxies::say};
 
 /// How often `wait` asks again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -55,18 +55,18 @@ fn period(text: &str) -> Result<Duration, String> {
 }
 
 /// Enables every proxy and removes every toxic.
-pub(super) async fn reset(args: Reset, outer: &Remote) -> Outcome {
+pub(super) async fn reset(args: Reset, outer: &Remote) -> CommandResult {
     args.remote.client(outer)?.reset().await?;
     say(args.json.then(|| json!({"reset": true})), format_args!("Enabled all proxies and removed all toxics"))
 }
 
 /// Creates or replaces proxies from a file in Toxiproxy's format.
-pub(super) async fn populate(args: Populate, outer: &Remote) -> Outcome {
+pub(super) async fn populate(args: Populate, outer: &Remote) -> CommandResult {
     let shown = args.file.display();
     let text = std::fs::read_to_string(&args.file)
-        .map_err(|error| Failure::because(format!("cannot read `{shown}`"), &error).exit(2))?;
+        .map_err(|error| CommandError::because(format!("cannot read `{shown}`"), &error).exit(2))?;
     let proxies: Value = serde_json::from_str(&text)
-        .map_err(|error| Failure::because(format!("`{shown}` is not JSON"), &error).exit(2))?;
+        .map_err(|error| CommandError::because(format!("`{shown}` is not JSON"), &error).exit(2))?;
     let populated = args.remote.client(outer)?.populate(&proxies).await?;
     let count = populated["proxies"].as_array().map_or(0, Vec::len);
     let noun = if count == 1 { "proxy" } else { "proxies" };
@@ -74,7 +74,7 @@ pub(super) async fn populate(args: Populate, outer: &Remote) -> Outcome {
 }
 
 /// Waits until the server runs and every enabled proxy listens.
-pub(super) async fn wait(args: Wait, outer: &Remote) -> Outcome {
+pub(super) async fn wait(args: Wait, outer: &Remote) -> CommandResult {
     let client = args.remote.client_now(outer)?;
     let deadline = Instant::now() + args.timeout;
     loop {
@@ -85,8 +85,8 @@ pub(super) async fn wait(args: Wait, outer: &Remote) -> Outcome {
         if Instant::now() + PAUSE > deadline {
             let message = format!("the server was not ready within {:?}", args.timeout);
             return Err(match state {
-                Ok(_) => Failure::new(format!("{message}: a proxy does not listen")),
-                Err(error) => Failure::because(message, &error),
+                Ok(_) => CommandError::new(format!("{message}: a proxy does not listen")),
+                Err(error) => CommandError::because(message, &error),
             });
         }
         tokio::time::sleep(PAUSE).await;
@@ -94,7 +94,7 @@ pub(super) async fn wait(args: Wait, outer: &Remote) -> Outcome {
 }
 
 /// Whether the server runs and every enabled proxy listens, as the exit status.
-pub(super) async fn health(args: Health, outer: &Remote) -> Outcome {
+pub(super) async fn health(args: Health, outer: &Remote) -> CommandResult {
     let client = args.remote.client_now(outer)?;
     let ready = ready(&client, outer).await?;
     let state = if ready { "healthy" } else { "not ready: a proxy does not listen" };

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{
-    Failure, Outcome, Remote,
+    CommandError, CommandResult, Remote,
     proxies::{say, stream_name, toxic_line},
     words::{self, read},
 };
@@ -15,11 +15,11 @@ use super::{
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
     #[command(subcommand)]
-    wish: Wish,
+    wish: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum Wish {
+enum Action {
     /// Add a toxic: `aconite toxic add PROXY TYPE KEY=VALUE…`
     #[command(visible_alias = "a")]
     Add(Add),
@@ -131,14 +131,14 @@ fn share(text: &str) -> Result<f32, String> {
 }
 
 /// Runs one of the subcommands.
-pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
+pub(super) async fn run(args: Args, outer: &Remote) -> CommandResult {
     match args.wish {
-        Wish::Add(args) => add(args, outer).await,
-        Wish::Update(args) => update(args, outer).await,
-        Wish::List(args) => list(args, outer).await,
-        Wish::Enable(args) => enable(args, outer, true).await,
-        Wish::Disable(args) => enable(args, outer, false).await,
-        Wish::Remove(Named { remote, json, name, proxy, toxic }) => {
+        Action::Add(args) => add(args, outer).await,
+        Action::Update(args) => update(args, outer).await,
+        Action::List(args) => list(args, outer).await,
+        Action::Enable(args) => enable(args, outer, true).await,
+        Action::Disable(args) => enable(args, outer, false).await,
+        Action::Remove(Named { remote, json, name, proxy, toxic }) => {
             let name = name.or(toxic).unwrap_or_default();
             remote.client(outer)?.remove_toxic(&proxy, &name).await?;
             let removed = json.then(|| json!({"removed": name, "proxy": proxy}));
@@ -147,7 +147,7 @@ pub(super) async fn run(args: Args, outer: &Remote) -> Outcome {
     }
 }
 
-async fn add(args: Add, outer: &Remote) -> Outcome {
+async fn add(args: Add, outer: &Remote) -> CommandResult {
     let Add { remote, name, kind, change, upstream, downstream, proxy, words } = args;
     let (kind, words) = words::typed(kind, &words)?;
     let client = remote.client(outer)?;
@@ -172,7 +172,7 @@ async fn add(args: Add, outer: &Remote) -> Outcome {
 }
 
 /// Says so if no toxic acts now. A server that does not tell is not asked twice.
-async fn warn_if_switched_off(client: &Client, outer: &Remote) -> Result<(), Failure> {
+async fn warn_if_switched_off(client: &Client, outer: &Remote) -> Result<(), CommandError> {
     if outer.toxiproxy {
         return Ok(());
     }
@@ -196,13 +196,13 @@ async fn schema(client: &Client, kind: &str, outer: &Remote) -> Value {
     }
 }
 
-async fn update(args: Update, outer: &Remote) -> Outcome {
+async fn update(args: Update, outer: &Remote) -> CommandResult {
     let Update { remote, name, change, proxy, words } = args;
     let (name, words) = match (name, words.as_slice()) {
         (Some(name), words) => (name, words),
         (None, [name, words @ ..]) if !name.contains('=') => (name.clone(), words),
         (None, _) => {
-            return Err(Failure::usage("the name of the toxic is missing")
+            return Err(CommandError::usage("the name of the toxic is missing")
                 .hint(format!("`aconite toxic list {proxy}` shows the names")));
         }
     };
@@ -215,7 +215,7 @@ async fn update(args: Update, outer: &Remote) -> Outcome {
     say(change.json.then(|| json!(updated)), format_args!("Updated toxic '{name}' on proxy '{proxy}'"))
 }
 
-async fn enable(args: Named, outer: &Remote, enabled: bool) -> Outcome {
+async fn enable(args: Named, outer: &Remote, enabled: bool) -> CommandResult {
     let Named { remote, json, name, proxy, toxic } = args;
     let name = name.or(toxic).unwrap_or_default();
     let client = remote.client(outer)?;
@@ -228,7 +228,7 @@ async fn enable(args: Named, outer: &Remote, enabled: bool) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(args: List, outer: &Remote) -> Outcome {
+async fn list(args: List, outer: &Remote) -> CommandResult {
     let client = args.remote.client(outer)?;
     let proxies = match &args.proxy {
         Some(name) => vec![client.proxy(name).await?],
@@ -257,7 +257,7 @@ impl Change {
         words: &[String],
         schema: &Value,
         outer: &Remote,
-    ) -> Result<serde_json::Map<String, Value>, Failure> {
+    ) -> Result<serde_json::Map<String, Value>, CommandError> {
         // As Toxiproxy's command line does.
         let skipped = |word: &&String| !outer.toxiproxy || word.contains('=');
         let attributes: Vec<String> = self.attribute.iter().filter(skipped).cloned().collect();

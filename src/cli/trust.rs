@@ -6,7 +6,7 @@ use std::{
 
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
-use super::Failure;
+use super::CommandError;
 use crate::tls::roots;
 
 /// Where they are.
@@ -25,14 +25,14 @@ impl TrustFiles {
     ///
     /// # Errors
     /// If the PEM is none, or the files cannot be written.
-    pub(super) fn write(data_dir: &Path, ca_pem: &str) -> Result<Self, Failure> {
+    pub(super) fn write(data_dir: &Path, ca_pem: &str) -> Result<Self, CommandError> {
         let own = CertificateDer::from_pem_slice(ca_pem.as_bytes())
-            .map_err(|error| Failure::because("the CA's certificate is no PEM", &error))?;
+            .map_err(|error| CommandError::because("the CA's certificate is no PEM", &error))?;
         // The signature's last bytes are as good as random.
         let tail = own.iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect::<String>();
         let directory = data_dir.join("trust").join(tail);
         let failed = |error: &dyn std::error::Error| {
-            Failure::because(format!("cannot write trust files to `{}`", directory.display()), error)
+            CommandError::because(format!("cannot write trust files to `{}`", directory.display()), error)
         };
         std::fs::create_dir_all(&directory).map_err(|error| failed(&error))?;
         let store = roots::pkcs12(&own, roots::TRUST_STORE_PASSWORD).map_err(|error| failed(&error))?;

@@ -3,42 +3,42 @@ use aconite_api::{Problem, read_value};
 use aconite_toxics::{Catalogue, ToxicSpec};
 use serde_json::{Map, Value, json};
 
-use super::Failure;
+use super::CommandError;
 
 /// The fields that a toxic has besides its attributes.
 const ENVELOPE: [&str; 8] = ["name", "stream", "toxicity", "match", "budget", "window", "marker", "enabled"];
 
 /// The type, given separately or as the first word, and the words after it.
-pub(super) fn typed(kind: Option<String>, words: &[String]) -> Result<(String, &[String]), Failure> {
+pub(super) fn typed(kind: Option<String>, words: &[String]) -> Result<(String, &[String]), CommandError> {
     match (kind, words) {
         (Some(kind), words) => Ok((kind, words)),
         (None, [kind, rest @ ..]) if !kind.contains('=') => Ok((kind.clone(), rest)),
         (None, _) => {
-            Err(Failure::usage("the toxic's type is missing").hint("`aconite explain` lists all types"))
+            Err(CommandError::usage("the toxic's type is missing").hint("`aconite explain` lists all types"))
         }
     }
 }
 
 /// A toxic written as one text, `TYPE KEY=VALUE …`, with quotes as in a shell. It is checked against the built-in types.
-pub(super) fn parse(text: &str) -> Result<ToxicSpec, Failure> {
+pub(super) fn parse(text: &str) -> Result<ToxicSpec, CommandError> {
     let words = shlex::split(text)
-        .ok_or_else(|| Failure::usage(format!("`{text}` has a quote that is not closed")))?;
+        .ok_or_else(|| CommandError::usage(format!("`{text}` has a quote that is not closed")))?;
     let (kind, words) = typed(None, &words)?;
     let catalogue = Catalogue::default();
     let schema = catalogue.definition(&kind).map(|definition| definition.schema()).unwrap_or_default();
     let mut spec = fields(&[], words, &schema).map_err(|failure| failure.within(text))?;
     spec.insert("type".to_owned(), kind.into());
     let spec: ToxicSpec = read(Value::Object(spec)).map_err(|failure| failure.within(text))?;
-    catalogue.parse(&spec).map_err(|error| Failure::from(Problem::from(error)).exit(2).within(text))?;
+    catalogue.parse(&spec).map_err(|error| CommandError::from(Problem::from(error)).exit(2).within(text))?;
     Ok(spec)
 }
 
 /// A resource of the API that was put together from words.
-pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Failure> {
+pub(super) fn read<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, CommandError> {
     read_value(value).map_err(|problem| {
         let path = problem.path.map_or_else(String::new, |path| format!("{path}: "));
-        let failure = Failure::usage(format!("{path}{}", problem.message));
-        problem.hint.into_iter().fold(failure, Failure::hint)
+        let failure = CommandError::usage(format!("{path}{}", problem.message));
+        problem.hint.into_iter().fold(failure, CommandError::hint)
     })
 }
 
@@ -48,7 +48,7 @@ pub(super) fn fields(
     attributes: &[String],
     words: &[String],
     schema: &Value,
-) -> Result<Map<String, Value>, Failure> {
+) -> Result<Map<String, Value>, CommandError> {
     let envelope_schema = inlined_schema::<ToxicSpec>();
     let (mut spec, mut own) = (Map::new(), Map::new());
     for word in attributes {
@@ -84,11 +84,11 @@ fn field<'a>(schema: &'a Value, name: &str) -> &'a Value {
 }
 
 /// Puts the value of `KEY=VALUE` into the field that its key names; dots separate nested fields.
-pub(super) fn put(fields: &mut Map<String, Value>, word: &str, schema: &Value) -> Result<(), Failure> {
+pub(super) fn put(fields: &mut Map<String, Value>, word: &str, schema: &Value) -> Result<(), CommandError> {
     let (key, text) = word
         .split_once('=')
         .filter(|(key, _)| !key.is_empty())
-        .ok_or_else(|| Failure::usage(format!("`{word}` is not KEY=VALUE")))?;
+        .ok_or_else(|| CommandError::usage(format!("`{word}` is not KEY=VALUE")))?;
     let mut path: Vec<&str> = key.split('.').collect();
     let last = path.pop().unwrap_or_default();
     let mut inner = fields;
@@ -98,7 +98,7 @@ pub(super) fn put(fields: &mut Map<String, Value>, word: &str, schema: &Value) -
         let next = inner.entry(step).or_insert_with(|| json!({}));
         inner = next
             .as_object_mut()
-            .ok_or_else(|| Failure::usage(format!("`{key}`: `{step}` has a value already")))?;
+            .ok_or_else(|| CommandError::usage(format!("`{key}`: `{step}` has a value already")))?;
     }
     inner.insert(last.to_owned(), value(text, field(known, last)));
     Ok(())

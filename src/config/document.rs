@@ -7,14 +7,14 @@ use serde_saphyr::{Location, MessageFormatter, Spanned, UserMessageFormatter};
 
 /// A place in a file: line and column, both from 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Place {
+pub struct FilePosition {
     /// The line, from 1.
     pub line: u64,
     /// The column in characters, from 1.
     pub column: u64,
 }
 
-impl From<Location> for Place {
+impl From<Location> for FilePosition {
     fn from(location: Location) -> Self {
         Self { line: location.line(), column: location.column() }
     }
@@ -23,7 +23,7 @@ impl From<Location> for Place {
 /// A value and where it begins.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    place: Place,
+    place: FilePosition,
     content: Content,
 }
 
@@ -31,14 +31,14 @@ pub(super) struct Node {
 enum Content {
     Scalar(Value),
     List(Vec<Node>),
-    Map(Vec<(String, Place, Node)>),
+    Map(Vec<(String, FilePosition, Node)>),
 }
 
 /// Reads a document. What begins as JSON may be indented by tabs, which YAML does not allow.
 ///
 /// # Errors
 /// If it is neither YAML nor JSON, or has the same key twice.
-pub(super) fn read(text: &str) -> Result<Node, (Place, String)> {
+pub(super) fn read(text: &str) -> Result<Node, (FilePosition, String)> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,
@@ -52,7 +52,7 @@ pub(super) fn read(text: &str) -> Result<Node, (Place, String)> {
         .map(|node| node.unwrap_or(Node { place: START, content: Content::Map(Vec::new()) }))
         .map_err(|error| {
             let message = UserMessageFormatter.format_message(&error).into_owned();
-            (error.location().map_or(START, Place::from), message)
+            (error.location().map_or(START, FilePosition::from), message)
         })
 }
 
@@ -62,7 +62,7 @@ const MAX_DEPTH: usize = 24;
 /// What aliases may repeat in all: a few lines of them could stand for billions of values.
 const MAX_REPLAYED: usize = 10_000;
 
-const START: Place = Place { line: 1, column: 1 };
+const START: FilePosition = FilePosition { line: 1, column: 1 };
 
 impl Node {
     /// The value without its places.
@@ -82,7 +82,7 @@ impl Node {
 
     /// Where the value at a path such as `proxies[0].toxics[1].type` begins, or its key; the nearest value around it
     /// if there is none.
-    pub(super) fn find(&self, path: &str, key: bool) -> Place {
+    pub(super) fn find(&self, path: &str, key: bool) -> FilePosition {
         self.seek(path).map_or(self.place, |(at, node, rest)| match rest {
             "" if key => at,
             "" => node.place,
@@ -91,7 +91,7 @@ impl Node {
     }
 
     /// The child that a path begins with, the place of its key, and the rest of the path. Keys may have dots themselves.
-    fn seek<'a>(&self, path: &'a str) -> Option<(Place, &Self, &'a str)> {
+    fn seek<'a>(&self, path: &'a str) -> Option<(FilePosition, &Self, &'a str)> {
         match &self.content {
             Content::Scalar(_) => None,
             Content::List(items) => {
@@ -209,7 +209,7 @@ mod tests {
     fn every_value_and_every_key_has_a_place() {
         let node = read("proxies:\n  - name: a\n    map: {x.test: sim://a, x: 1}\n  - {name: b}\n").unwrap();
         let at = |path, key| {
-            let Place { line, column } = node.find(path, key);
+            let FilePosition { line, column } = node.find(path, key);
             (line, column)
         };
         assert_eq!(at("proxies[0].name", false), (2, 11));

@@ -1,6 +1,6 @@
 //! Connections to upstreams: names to addresses, addresses to sockets.
 mod chains;
-mod place;
+mod target;
 
 use std::{
     future::poll_fn,
@@ -19,7 +19,7 @@ use tokio::{net::TcpStream, sync::Semaphore, task::JoinSet, time::timeout};
 use crate::{files, link, tls::host::Readable};
 pub(crate) use chains::Chains;
 use chains::arrives;
-pub(crate) use place::{Dialer, Place, Way};
+pub(crate) use target::{DialPlan, DialTarget, Dialer};
 
 /// How long one address may take before the next is tried beside it (RFC 8305, section 5).
 const STAGGER: Duration = Duration::from_millis(250);

@@ -1,10 +1,10 @@
 //! Bodies on their way: untouched ones are moved, others go through a lane of toxics.
-pub(crate) mod again;
-mod flow;
+pub(crate) mod buffered;
 pub(crate) mod gate;
 pub(crate) mod governor;
-pub(crate) mod held;
+pub(crate) mod replay;
 pub(crate) mod source;
+mod toxic_body;
 
 use std::{
     pin::Pin,
@@ -17,11 +17,11 @@ use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 
 use super::message::broken::Broken;
-pub(crate) use flow::Flow;
+pub(crate) use toxic_body::ToxicBody;
 pub(crate) use {
-    again::Again,
     gate::Gate,
-    source::{Source, Tee},
+    replay::Replay,
+    source::{BodySource, Tee},
 };
 
 /// A body that leaves the proxy, in either direction.
@@ -32,16 +32,16 @@ pub(crate) enum Body {
     Full(Bytes),
     /// None, though its length is told: that of the body which was not modified (RFC 9110, section 15.4.5).
     NotModified(u64),
-    Flow(Box<Flow>),
+    Toxic(Box<ToxicBody>),
 }
 
 impl Body {
     /// What the same body can be had from once more.
-    pub(crate) fn again(&self) -> Option<Again> {
+    pub(crate) fn again(&self) -> Option<Replay> {
         match self {
-            Self::Empty | Self::NotModified(_) => Some(Again::Full(Bytes::new())),
-            Self::Full(bytes) => Some(Again::Full(bytes.clone())),
-            Self::Flow(flow) => flow.again(),
+            Self::Empty | Self::NotModified(_) => Some(Replay::Full(Bytes::new())),
+            Self::Full(bytes) => Some(Replay::Full(bytes.clone())),
+            Self::Toxic(flow) => flow.again(),
         }
     }
 }
@@ -79,7 +79,7 @@ impl HttpBody for Body {
                 let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
             }
-            Self::Flow(flow) => flow.poll(cx),
+            Self::Toxic(flow) => flow.poll(cx),
         }
     }
 
@@ -89,7 +89,7 @@ impl HttpBody for Body {
             Self::Full(bytes) => bytes.is_empty(),
             // Else hyper would not tell the length.
             Self::NotModified(_) => false,
-            Self::Flow(flow) => flow.is_end_stream(),
+            Self::Toxic(flow) => flow.is_end_stream(),
         }
     }
 
@@ -98,7 +98,7 @@ impl HttpBody for Body {
             Self::Empty => SizeHint::with_exact(0),
             Self::NotModified(length) => SizeHint::with_exact(*length),
             Self::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Flow(flow) => flow.length().map_or_else(SizeHint::new, SizeHint::with_exact),
+            Self::Toxic(flow) => flow.length().map_or_else(SizeHint::new, SizeHint::with_exact),
         }
     }
 }

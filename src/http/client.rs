@@ -15,13 +15,13 @@ use aconite_toxics::{
 use http::{StatusCode, header, request};
 
 use super::{
-    own_answer::Trouble,
+    proxy_error::ProxyError,
     target::{Origin, Target},
 };
 use crate::{
     connection::ConnectionShared, link::SocketControl, secrets::without_userinfo, tls::host::Readable,
 };
-use proxy::{HttpProxy, Role};
+use proxy::{HttpProxy, ProxyMode};
 
 /// The client's side of exchanges.
 pub(crate) struct Client {
@@ -29,22 +29,22 @@ pub(crate) struct Client {
     pub(crate) connection: Arc<ConnectionShared>,
     pub(crate) control: SocketControl,
     pub(crate) http2: bool,
-    pub(crate) via: Via,
+    pub(crate) via: RequestRoute,
 }
 
 /// How the client's requests say where they lead.
 #[derive(Clone)]
-pub(crate) enum Via {
+pub(crate) enum RequestRoute {
     /// All to one upstream.
     Reverse(Arc<Target>),
     /// By absolute-form request targets.
     Forward,
     /// To the far end of a tunnel.
-    Tunnel(Arc<FarEnd>),
+    Tunnel(Arc<TunnelTarget>),
 }
 
 /// What a client asked for with CONNECT, and what it then said in its TLS handshake.
-pub(crate) struct FarEnd {
+pub(crate) struct TunnelTarget {
     /// The host that the exchanges are for, in its normal form: the TLS server name, else CONNECT's.
     pub(crate) host: Arc<str>,
     /// CONNECT's host, in its normal form.
@@ -66,11 +66,11 @@ impl Client {
     ///
     /// # Errors
     /// If it does not say, or contradicts itself.
-    pub(crate) fn destination(&self, head: &request::Parts) -> Result<Destination, Trouble> {
+    pub(crate) fn destination(&self, head: &request::Parts) -> Result<Destination, ProxyError> {
         match &self.via {
-            Via::Reverse(target) => Ok(self.reverse(target, head)),
-            Via::Forward => self.forward(head),
-            Via::Tunnel(end) => tunnelled(end, head),
+            RequestRoute::Reverse(target) => Ok(self.reverse(target, head)),
+            RequestRoute::Forward => self.forward(head),
+            RequestRoute::Tunnel(end) => tunnelled(end, head),
         }
     }
 
@@ -84,29 +84,29 @@ impl Client {
         Destination { target: Arc::clone(target), host: Arc::clone(host), authority }
     }
 
-    fn forward(&self, head: &request::Parts) -> Result<Destination, Trouble> {
+    fn forward(&self, head: &request::Parts) -> Result<Destination, ProxyError> {
         let (Some(scheme), Some(authority)) = (head.uri.scheme_str(), head.uri.authority()) else {
             let text = "this is a forward proxy: it expects CONNECT or a request target with scheme and host";
-            return Err(Trouble::new(StatusCode::BAD_REQUEST, "not_a_proxy_request", text));
+            return Err(ProxyError::new(StatusCode::BAD_REQUEST, "not_a_proxy_request", text));
         };
         let tls = match scheme {
             "http" => false,
             "https" => true,
             other => {
                 let text = format!("`{other}` is not a scheme that this proxy knows: expected http or https");
-                return Err(Trouble::new(StatusCode::BAD_REQUEST, "unsupported_scheme", text));
+                return Err(ProxyError::new(StatusCode::BAD_REQUEST, "unsupported_scheme", text));
             }
         };
         // User and password are the client's, and belong into `Authorization` (RFC 9110, section 4.2.4).
         let asked = without_userinfo(authority.as_str());
         let read = HostPort::parse(asked)
-            .map_err(|error| Trouble::new(StatusCode::BAD_REQUEST, "bad_target", error.to_string()))?;
+            .map_err(|error| ProxyError::new(StatusCode::BAD_REQUEST, "bad_target", error.to_string()))?;
         let port = read.port().unwrap_or(if tls { 443 } else { 80 });
         let origin = Origin::new(tls, read.host(), port);
         let host = Arc::clone(&origin.host);
         let target = match &self.proxy.role {
-            Role::Forward(rules) => rules.target(&host, port),
-            Role::Reverse { .. } => None,
+            ProxyMode::Forward(rules) => rules.target(&host, port),
+            ProxyMode::Reverse { .. } => None,
         };
         let target = target.unwrap_or_else(|| Arc::new(Target::Server { origin, prefix: String::new() }));
         Ok(Destination { authority: authority_for(&target, asked), target, host })
@@ -114,7 +114,7 @@ impl Client {
 }
 
 /// A request inside a tunnel: its Host must be the tunnel's, and decides nothing.
-fn tunnelled(end: &Arc<FarEnd>, head: &request::Parts) -> Result<Destination, Trouble> {
+fn tunnelled(end: &Arc<TunnelTarget>, head: &request::Parts) -> Result<Destination, ProxyError> {
     let asked = asked_authority(head).unwrap_or_default();
     let host = &*host_of(&asked);
     if !host.is_empty() && *host != *end.host && host != end.connect_host {
@@ -123,7 +123,7 @@ fn tunnelled(end: &Arc<FarEnd>, head: &request::Parts) -> Result<Destination, Tr
             "the request is for `{host}`, but its tunnel leads to `{}` (TLS server name `{}`)",
             end.connect_host, end.host
         );
-        return Err(Trouble::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", text));
+        return Err(ProxyError::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", text));
     }
     let fallback = if asked.is_empty() { &*end.host } else { &*asked };
     Ok(Destination {

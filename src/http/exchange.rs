@@ -1,11 +1,11 @@
 //! One request and its answer, from head to head.
 mod ask;
+mod declared_body;
 mod documents;
-mod leg;
 mod prepare;
 mod reply;
 mod routed;
-mod short;
+mod toxic_chain;
 mod upgrade;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -15,23 +15,23 @@ use http::{Request, Response, StatusCode, request};
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 
 use super::{
-    body::{Body, BodyError, Source},
+    body::{Body, BodyError, BodySource},
     client::{Client, Destination, asked_authority, extended_connect, guard, host_of, proxy::HttpProxy},
     message::facts::Facts,
-    ongoing::{Ongoing, Party},
-    own_answer::{self, Trouble},
+    ongoing::{ExchangeState, Owner},
+    proxy_error::{self, ProxyError},
     target::Target,
     upstream::{Answer, MAX_HEADERS, Switching, UpstreamError, unreachable::unreachable},
 };
 use crate::{
-    dial::Way,
-    journal::{Attempt, Head, recorded, recorded_host, recorded_method},
+    dial::DialPlan,
+    journal::{AttemptRecord, ExchangeStart, recorded, recorded_host, recorded_method},
     link::{Framing, OpenStream},
     plan::Plan,
     secrets,
 };
-use leg::{Course, Leg, RequestHead};
 use prepare::{Prepared, RequestBody};
+use toxic_chain::{EditableHead, NextStep, ToxicChain};
 
 /// Answers one request.
 ///
@@ -64,12 +64,12 @@ pub(crate) async fn run(
 }
 
 /// Where a request leads, if it can be asked on at all.
-fn led(client: &Client, head: &mut request::Parts, framed_twice: bool) -> Result<Destination, Trouble> {
+fn led(client: &Client, head: &mut request::Parts, framed_twice: bool) -> Result<Destination, ProxyError> {
     if framed_twice {
-        return Err(own_answer::framed_twice());
+        return Err(proxy_error::framed_twice());
     }
     if head.headers.len() > MAX_HEADERS {
-        return Err(own_answer::too_large());
+        return Err(proxy_error::too_large());
     }
     if client.http2 {
         extended_connect::as_upgrade(head)?;
@@ -79,8 +79,8 @@ fn led(client: &Client, head: &mut request::Parts, framed_twice: bool) -> Result
 }
 
 /// The whole of an exchange that cannot begin.
-fn refused(client: &Client, facts: &Facts, trouble: &Trouble) -> Response<Body> {
-    let answer = own_answer::refusal(trouble);
+fn refused(client: &Client, facts: &Facts, trouble: &ProxyError) -> Response<Body> {
+    let answer = proxy_error::refusal(trouble);
     guard::record_refusal(&client.connection, written(client, facts), &facts.headers, trouble);
     client.control.exchange_ends();
     answer
@@ -93,11 +93,11 @@ fn framing(body: &Incoming) -> Framing {
     body.size_hint().exact().map_or(Framing::Chunked { over: false }, Framing::Length)
 }
 
-struct Running {
-    ongoing: Arc<Ongoing>,
+struct ExchangeHandler {
+    ongoing: Arc<ExchangeState>,
     /// The toxics of the exchange.
-    leg: Leg,
-    head: RequestHead,
+    chain: ToxicChain,
+    head: EditableHead,
     body: RequestBody,
     upgrade: Option<OnUpgrade>,
     proxy: Arc<HttpProxy>,
@@ -107,16 +107,16 @@ struct Running {
 enum Failed {
     Upstream(UpstreamError),
     /// There was no way to it, by a `connect` toxic or because none can be tried; what the client is told.
-    Unreachable(Trouble),
+    Unreachable(ProxyError),
     /// What the client is told.
-    Trouble(Trouble),
+    ProxyError(ProxyError),
     /// The client has broken off its request, so that the upstream could not respond.
     RequestBroke,
 }
 
-impl From<Trouble> for Failed {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<ProxyError> for Failed {
+    fn from(trouble: ProxyError) -> Self {
+        Self::ProxyError(trouble)
     }
 }
 
@@ -125,7 +125,7 @@ impl Failed {
     fn code(&self) -> &'static str {
         match self {
             Self::Upstream(error) => error.code(),
-            Self::Trouble(trouble) | Self::Unreachable(trouble) => trouble.code(),
+            Self::ProxyError(trouble) | Self::Unreachable(trouble) => trouble.code(),
             Self::RequestBroke => "request_broken",
         }
     }
@@ -135,7 +135,7 @@ impl Failed {
         match self {
             Self::Upstream(error) => error.is_sent(),
             Self::Unreachable(_) => false,
-            Self::Trouble(_) | Self::RequestBroke => true,
+            Self::ProxyError(_) | Self::RequestBroke => true,
         }
     }
 }
@@ -147,7 +147,7 @@ fn begin(
     facts: Facts,
     prepared: Prepared,
     stream: Option<OpenStream>,
-) -> Running {
+) -> ExchangeHandler {
     let Prepared { body, own, upgrade } = prepared;
     let record = client.connection.site.journal.begin(written(client, &facts));
     record.note(|course| {
@@ -155,7 +155,7 @@ fn begin(
         course.streaming = facts.streaming().unwrap_or(false);
     });
     let (connection, control) = (Arc::clone(&client.connection), client.control.clone());
-    let ongoing = Arc::new(Ongoing::new(connection, control, plan, facts, own, record, stream));
+    let ongoing = Arc::new(ExchangeState::new(connection, control, plan, facts, own, record, stream));
     ongoing.toxics().note_idle(plan);
     if let RequestBody::Read(tee) = &body
         && let Some(bytes) = tee.complete()
@@ -163,13 +163,13 @@ fn begin(
         ongoing.request_passed(bytes.len() as u64);
         ongoing.capture_request(&bytes);
     }
-    let leg = Leg::new(Party::Exchange(Arc::clone(&ongoing)), Arc::clone(plan));
-    let head = RequestHead::of(&ongoing, head);
-    Running { ongoing, leg, head, body, upgrade, proxy: Arc::clone(&client.proxy) }
+    let chain = ToxicChain::new(Owner::Exchange(Arc::clone(&ongoing)), Arc::clone(plan));
+    let head = EditableHead::of(&ongoing, head);
+    ExchangeHandler { ongoing, chain, head, body, upgrade, proxy: Arc::clone(&client.proxy) }
 }
 
-fn written(client: &Client, facts: &Facts) -> Head {
-    Head {
+fn written(client: &Client, facts: &Facts) -> ExchangeStart {
+    ExchangeStart {
         proxy: Arc::clone(&client.connection.site.name),
         connection: client.connection.id,
         method: recorded_method(&facts.method),
@@ -182,17 +182,17 @@ fn written(client: &Client, facts: &Facts) -> Head {
     }
 }
 
-impl Running {
+impl ExchangeHandler {
     async fn answer(mut self, target: &Arc<Target>, authority: &str) -> Result<Response<Body>, BodyError> {
-        let way = self.leg.way();
+        let way = self.chain.way();
         let target = match self.reached(target, way).await {
             Ok(target) => target,
             Err(failed) => return self.failed(failed),
         };
-        self.leg.start(self.head.headers());
-        match self.leg.before_the_request(&mut self.head).await {
-            Course::Forward => {}
-            Course::Instead(verdict) => return self.instead(verdict).await,
+        self.chain.start(self.head.headers());
+        match self.chain.before_the_request(&mut self.head).await {
+            NextStep::Forward => {}
+            NextStep::Instead(verdict) => return self.instead(verdict).await,
         }
         let response = match &*target {
             Target::Route { policy, .. } => {
@@ -207,9 +207,9 @@ impl Running {
             Err(failed) => return self.failed(failed),
         };
         let (mut head, source) = response.into_parts();
-        match self.leg.after_the_head(&mut head).await {
-            Course::Forward => {}
-            Course::Instead(verdict) => return self.instead(verdict).await,
+        match self.chain.after_the_head(&mut head).await {
+            NextStep::Forward => {}
+            NextStep::Instead(verdict) => return self.instead(verdict).await,
         }
         Ok(match (self.upgrade.take(), switching) {
             (Some(upgrade), Some(upstream)) => self.switch(upgrade, head, upstream),
@@ -218,16 +218,18 @@ impl Running {
     }
 
     /// Where the upstream is, by what the `connect` toxics leave of the way there.
-    async fn reached(&self, target: &Arc<Target>, way: Way) -> Result<Arc<Target>, Failed> {
+    async fn reached(&self, target: &Arc<Target>, way: DialPlan) -> Result<Arc<Target>, Failed> {
         let fault = match (way, &**target) {
-            (Way::AsAsked, _) | (Way::At(_), Target::Route { .. }) => return Ok(Arc::clone(target)),
-            (Way::At(address), Target::Server { origin, prefix }) => {
+            (DialPlan::AsAsked, _) | (DialPlan::At(_), Target::Route { .. }) => {
+                return Ok(Arc::clone(target));
+            }
+            (DialPlan::At(address), Target::Server { origin, prefix }) => {
                 let (origin, prefix) = (origin.at(address), prefix.clone());
                 return Ok(Arc::new(Target::Server { origin, prefix }));
             }
             // A simulated upstream has no address: nobody answers at another one.
-            (Way::At(_), Target::Simulated { .. }) => ConnectFault::StaleAddress(None),
-            (Way::Fails(fault), _) => fault,
+            (DialPlan::At(_), Target::Simulated { .. }) => ConnectFault::StaleAddress(None),
+            (DialPlan::Fails(fault), _) => fault,
         };
         let limit = self.proxy.upstreams.dialer.connect_timeout;
         Err(Failed::Unreachable(unreachable(fault, &target.to_string(), limit).await))
@@ -238,10 +240,10 @@ impl Running {
         &mut self,
         target: &Arc<Target>,
         authority: &str,
-    ) -> Result<(Response<Source>, Option<Switching>), Failed> {
+    ) -> Result<(Response<BodySource>, Option<Switching>), Failed> {
         if self.upgrade.is_some() && self.declared_http2() {
             let text = "the proxy's `upstream_protocol` is `http2`, in which an Upgrade cannot be forwarded";
-            return Err(Trouble::new(StatusCode::BAD_GATEWAY, "upgrade_failed", text).into());
+            return Err(ProxyError::new(StatusCode::BAD_GATEWAY, "upgrade_failed", text).into());
         }
         let asked = self.ongoing.now();
         let answer = self.ask(target, authority).await.map_err(|error| self.failed_by(error));
@@ -277,7 +279,7 @@ impl Running {
     ) {
         let ms = (self.ongoing.now() - asked).as_secs_f64() * 1e3;
         let target = Arc::<Target>::clone(target);
-        self.ongoing.attempt(Attempt { target, address, outcome, status, ms });
+        self.ongoing.attempt(AttemptRecord { target, address, outcome, status, ms });
     }
 
     /// No upstream has given a response.
@@ -287,14 +289,14 @@ impl Running {
     fn failed(&self, failed: Failed) -> Result<Response<Body>, BodyError> {
         match failed {
             Failed::RequestBroke => self.request_broke(),
-            Failed::Trouble(trouble) | Failed::Unreachable(trouble) => Ok(self.trouble(&trouble)),
+            Failed::ProxyError(trouble) | Failed::Unreachable(trouble) => Ok(self.trouble(&trouble)),
             Failed::Upstream(error) => {
                 if let Some(reason) = error.reset().filter(|_| self.ongoing.http2) {
                     // The upstream has spoken, if only by a code that may mean "ask again".
                     self.ongoing.finish(End { side: Side::Upstream, how: How::Rst }, 0, 0, 0);
                     return Err(BodyError::Reset(reason.into()));
                 }
-                Ok(self.trouble(&Trouble::new(error.status(), error.code(), error.to_string())))
+                Ok(self.trouble(&ProxyError::new(error.status(), error.code(), error.to_string())))
             }
         }
     }

@@ -1,13 +1,13 @@
 //! HTTP: reverse and forward proxying, one exchange at a time.
 //!
-//! From below: `message`, `target`, `ongoing`, `body`, `own_answer`, `upstream`, `client`, `exchange`, `server`. Each uses only
+//! From below: `message`, `target`, `ongoing`, `body`, `proxy_error`, `upstream`, `client`, `exchange`, `server`. Each uses only
 //! those before it.
 mod body;
 mod client;
 mod exchange;
 mod message;
 mod ongoing;
-mod own_answer;
+mod proxy_error;
 mod server;
 mod target;
 mod upstream;
@@ -16,7 +16,7 @@ pub(crate) mod fuzzing;
 
 pub(crate) use client::{
     forward::ForwardRules,
-    proxy::{HttpProxy, Role, ServerLeaf},
+    proxy::{HttpProxy, ProxyMode, ServerLeaf},
 };
 pub(crate) use server::serve;
 pub(crate) use target::Target;

@@ -14,17 +14,17 @@ mod attempt;
 mod toxics;
 mod unstruck;
 
-pub(crate) use attempt::{Attempt, Party};
+pub(crate) use attempt::{Attempt, Owner};
 pub(crate) use toxics::{ToxicState, Toxics};
 
 use super::message::{
     broken::Broken,
     capture::Capture,
-    facts::{Facts, Said},
+    facts::{Facts, RequestParams},
 };
 use crate::{
     connection::ConnectionShared,
-    journal::{self, Captured, Course, Record, recorded},
+    journal::{self, Captured, Progress, Record, recorded},
     link::{OpenStream, SocketControl},
     plan::{Armed, Decisions, Plan},
     secrets,
@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// One exchange while it goes on. Shared by the bodies of its two messages.
-pub(crate) struct Ongoing {
+pub(crate) struct ExchangeState {
     pub(crate) site: Arc<Site>,
     pub(crate) facts: Facts,
     /// The client's connection.
@@ -66,7 +66,7 @@ struct Captures {
     response: Capture,
 }
 
-impl Ongoing {
+impl ExchangeState {
     pub(crate) fn new(
         connection: Arc<ConnectionShared>,
         control: SocketControl,
@@ -119,7 +119,7 @@ impl Ongoing {
     }
 
     /// What the request's body said came to light later.
-    pub(crate) fn said(&self, said: &Said) {
+    pub(crate) fn said(&self, said: &RequestParams) {
         self.record.note(|course| {
             if let Some(model) = said.model.as_deref() {
                 course.model = Some(recorded(model));
@@ -129,7 +129,7 @@ impl Ongoing {
     }
 
     /// An upstream was tried.
-    pub(crate) fn attempt(&self, attempt: journal::Attempt) {
+    pub(crate) fn attempt(&self, attempt: journal::AttemptRecord) {
         self.record.note(|course| {
             // One is the rule.
             course.attempts.reserve_exact(1);
@@ -203,7 +203,7 @@ impl Ongoing {
         }
     }
 
-    fn end_captures(&self, course: &mut Course) {
+    fn end_captures(&self, course: &mut Progress) {
         let Some(bodies) = &mut course.bodies else { return };
         let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
         captures.request.end(&mut bodies.request);
@@ -275,7 +275,7 @@ impl Ongoing {
     }
 }
 
-impl Drop for Ongoing {
+impl Drop for ExchangeState {
     fn drop(&mut self) {
         // Nobody waits for the answer any more.
         self.finish(self.given_up(), 0, 0, 0);

@@ -20,10 +20,10 @@ use tokio::{
 
 use super::{
     client::{
-        Client, Via,
-        proxy::{HttpProxy, Role, ServerLeaf},
+        Client, RequestRoute,
+        proxy::{HttpProxy, ProxyMode, ServerLeaf},
     },
-    exchange, own_answer,
+    exchange, proxy_error,
     upstream::{MAX_HEADER_SECTION, MAX_HEADERS},
 };
 use crate::{
@@ -48,9 +48,9 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>, 
     // What is rare or soon over is boxed, so that a connection takes no more memory than it needs.
     let served = async {
         match &proxy.role {
-            Role::Reverse { target, tls } => {
+            ProxyMode::Reverse { target, tls } => {
                 connection.leads_to(&**target);
-                let via = Via::Reverse(Arc::clone(target));
+                let via = RequestRoute::Reverse(Arc::clone(target));
                 match tls {
                     None => match sniff(&stream, &connection.site).await {
                         Ok((Sniffed::Http2, began)) => {
@@ -60,8 +60,8 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>, 
                             serve_plain(stream, &inbound, via, false, began).await;
                         }
                         Ok((spoken, _)) => Box::pin(foreign::refuse(stream, &inbound, spoken)).await,
-                        Err(Unsaid::Half) => write_last_answer(stream, own_answer::too_slow()).await,
-                        Err(Unsaid::Nothing) => {}
+                        Err(SniffError::Half) => write_last_answer(stream, proxy_error::too_slow()).await,
+                        Err(SniffError::Nothing) => {}
                     },
                     Some(leaf) => match sniff(&stream, &connection.site).await {
                         Ok((Sniffed::Tls | Sniffed::Other, _)) => {
@@ -72,7 +72,7 @@ pub(crate) async fn serve(stream: TcpStream, connection: Arc<ConnectionShared>, 
                     },
                 }
             }
-            Role::Forward(rules) => Box::pin(tunnel::serve(stream, &inbound, rules)).await,
+            ProxyMode::Forward(rules) => Box::pin(tunnel::serve(stream, &inbound, rules)).await,
         }
     };
     let mut served = pin!(served);
@@ -123,7 +123,7 @@ impl Sniffed {
 
 /// Why the first bytes tell nothing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Unsaid {
+pub(crate) enum SniffError {
     /// The client sent nothing for `idle_timeout`, or ended before it had sent enough.
     Nothing,
     /// The client began and did not go on within `header_timeout`.
@@ -140,18 +140,18 @@ pub(crate) async fn look<T>(
     bytes: &mut [u8],
     site: &Site,
     decide: impl Fn(&[u8]) -> Option<T>,
-) -> Result<(T, Instant), Unsaid> {
+) -> Result<(T, Instant), SniffError> {
     let mut peek = Peek::new(stream);
     let first = timeout(site.idle_timeout(), peek.more(bytes));
-    let mut count = first.await.map_err(|_| Unsaid::Nothing)?;
+    let mut count = first.await.map_err(|_| SniffError::Nothing)?;
     let began = Instant::now();
     let deadline = began + site.header_timeout();
     loop {
-        let seen = bytes.get(..count).filter(|seen| !seen.is_empty()).ok_or(Unsaid::Nothing)?;
+        let seen = bytes.get(..count).filter(|seen| !seen.is_empty()).ok_or(SniffError::Nothing)?;
         if let Some(decided) = decide(seen) {
             return Ok((decided, began));
         }
-        count = timeout_at(deadline, peek.more(bytes)).await.map_err(|_| Unsaid::Half)?;
+        count = timeout_at(deadline, peek.more(bytes)).await.map_err(|_| SniffError::Half)?;
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) async fn look<T>(
 ///
 /// # Errors
 /// If it cannot be told.
-pub(crate) async fn sniff(stream: &TcpStream, site: &Site) -> Result<(Sniffed, Instant), Unsaid> {
+pub(crate) async fn sniff(stream: &TcpStream, site: &Site) -> Result<(Sniffed, Instant), SniffError> {
     look(stream, &mut [0; 24], site, Sniffed::by).await
 }
 
@@ -170,14 +170,20 @@ pub(crate) fn socket(stream: TcpStream, connection: &Arc<ConnectionShared>) -> (
 }
 
 /// Serves HTTP without TLS.
-pub(crate) async fn serve_plain(stream: TcpStream, inbound: &Inbound, via: Via, http2: bool, began: Instant) {
+pub(crate) async fn serve_plain(
+    stream: TcpStream,
+    inbound: &Inbound,
+    via: RequestRoute,
+    http2: bool,
+    began: Instant,
+) {
     let (socket, control) = socket(stream, &inbound.connection);
     let io = ClientIo::plain(socket, control.clone());
     serve_http(io, control, inbound, via, http2, Some(began)).await;
 }
 
 /// Serves HTTP over TLS with a certificate of the proxy's own.
-async fn serve_tls(stream: TcpStream, inbound: &Inbound, via: Via, leaf: &ServerLeaf) {
+async fn serve_tls(stream: TcpStream, inbound: &Inbound, via: RequestRoute, leaf: &ServerLeaf) {
     let address = stream.local_addr().map(|address| address.ip().to_canonical().to_string());
     let Inbound { connection, proxy } = inbound;
     let (socket, control) = socket(stream, connection);
@@ -257,7 +263,7 @@ pub(crate) async fn serve_http(
     io: ClientIo<ByteGovernor>,
     control: SocketControl,
     inbound: &Inbound,
-    via: Via,
+    via: RequestRoute,
     http2: bool,
     began: Option<Instant>,
 ) {
@@ -273,7 +279,7 @@ pub(crate) async fn serve_http(
         via,
     });
     let service = service_fn(move |request| exchange::run(Arc::clone(&client), request));
-    let io = TokioIo::new(if http2 { io.in_http2() } else { io.in_http1(own_answer::instead_of) });
+    let io = TokioIo::new(if http2 { io.in_http2() } else { io.in_http1(proxy_error::instead_of) });
     let result = if http2 {
         let serving = http2::Builder::new(TokioExecutor::new())
             .adaptive_window(true)
@@ -330,7 +336,7 @@ pub(crate) async fn serve_http(
             }
             phase = run_out(|| patient.phase(), site.header_timeout(), site.idle_timeout(), began) => {
                 match phase {
-                    Phase::Head => patient.fin_after(own_answer::wire(&own_answer::too_slow())),
+                    Phase::Head => patient.fin_after(proxy_error::wire(&proxy_error::too_slow())),
                     _ => patient.fin_after_flush(),
                 }
                 serving.await

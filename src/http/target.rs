@@ -12,7 +12,7 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-use crate::{dial::Place, secrets::redacted_url, sim::Simulator};
+use crate::{dial::DialTarget, secrets::redacted_url, sim::Simulator};
 use route::Policy;
 
 /// An upstream.
@@ -90,7 +90,7 @@ impl Origin {
     }
 }
 
-impl<'a> From<&'a Origin> for Place<'a> {
+impl<'a> From<&'a Origin> for DialTarget<'a> {
     fn from(origin: &'a Origin) -> Self {
         let host = &*origin.host;
         let host = if origin.absolute { format!("{host}.").into() } else { Cow::Borrowed(host) };
@@ -296,6 +296,6 @@ mod tests {
             panic!("a server")
         };
         assert_eq!(&*origin.host, "db.svc.cluster.local");
-        assert_eq!(Place::from(&origin).host, "db.svc.cluster.local.");
+        assert_eq!(DialTarget::from(&origin).host, "db.svc.cluster.local.");
     }
 }

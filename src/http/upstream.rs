@@ -27,7 +27,7 @@ use rustls::AlertDescription;
 use tokio::net::TcpStream;
 
 use super::{
-    body::{Body, Source},
+    body::{Body, BodySource},
     target::Origin,
 };
 use crate::{
@@ -36,7 +36,7 @@ use crate::{
     tls::{self, connect::ConnectError, files::FromFiles},
     workers,
 };
-use error::Failure;
+use error::SendError;
 pub(crate) use error::UpstreamError;
 use http1_body::Http1Body;
 use io::{Io, Socket, UpstreamIo};
@@ -69,7 +69,7 @@ impl TlsIdentity {
 
 /// An answer, and how it was come by.
 pub(crate) struct Answer {
-    pub(crate) response: Response<Source>,
+    pub(crate) response: Response<BodySource>,
     /// Which of the upstream's addresses gave it; none did if it is simulated.
     pub(crate) address: Option<SocketAddr>,
     /// What became of a first attempt, if there was one.
@@ -87,7 +87,7 @@ pub(crate) struct Switching {
 
 /// In which version of HTTP a request is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Speak {
+pub(crate) enum VersionPolicy {
     /// HTTP/1.1, unless the upstream refuses it.
     Http1,
     /// HTTP/2 if the upstream agrees to it in the TLS handshake, else HTTP/1.1.
@@ -105,7 +105,7 @@ pub(crate) enum Link<'a> {
     Own(&'a (dyn Fn(TcpStream) -> Box<dyn Io> + Send + Sync)),
 }
 
-impl Speak {
+impl VersionPolicy {
     fn alpn(self) -> &'static [&'static [u8]] {
         match self {
             Self::Http1 => &[tls::ALPN_HTTP1],
@@ -126,7 +126,7 @@ impl Upstreams {
     pub(crate) async fn send(
         &self,
         origin: &Origin,
-        speak: Speak,
+        speak: VersionPolicy,
         link: Link<'_>,
         build: impl Fn(bool) -> Request<()>,
         mut body: Body,
@@ -151,7 +151,7 @@ impl Upstreams {
                 Ok(answer) => return Ok(Answer { retried, ..answer }),
                 Err(failure) => failure,
             };
-            if speak != Speak::Http1 && failure.is_unsent() {
+            if speak != VersionPolicy::Http1 && failure.is_unsent() {
                 // A neighbour may have made a new one meanwhile.
                 kept = pool.take(speak);
             }
@@ -174,7 +174,7 @@ impl Upstreams {
         if let Some(known) = pool.speaks_http2() {
             return Ok(known);
         }
-        Ok(match self.connect(origin, &pool, Speak::Negotiated, Link::Shared).await? {
+        Ok(match self.connect(origin, &pool, VersionPolicy::Negotiated, Link::Shared).await? {
             Connection::Http1(connection) => {
                 pool.keep_fresh(connection);
                 false
@@ -187,18 +187,18 @@ impl Upstreams {
         &self,
         origin: &Origin,
         pool: &Arc<HostPool>,
-        speak: Speak,
+        speak: VersionPolicy,
         link: Link<'_>,
     ) -> Result<Connection, UpstreamError> {
         const REFUSED: AlertDescription = AlertDescription::NoApplicationProtocol;
         match self.connect_by(origin, pool, speak, link).await {
             Err(UpstreamError::Tls { source: ConnectError::Refused { alert: REFUSED, .. }, .. })
-                if speak == Speak::Http1 =>
+                if speak == VersionPolicy::Http1 =>
             {
                 pool.only_http2();
-                self.connect_by(origin, pool, Speak::Http2, link).await
+                self.connect_by(origin, pool, VersionPolicy::Http2, link).await
             }
-            Ok(Connection::Http1(connection)) if speak == Speak::Negotiated => {
+            Ok(Connection::Http1(connection)) if speak == VersionPolicy::Negotiated => {
                 pool.only_http1();
                 Ok(Connection::Http1(connection))
             }
@@ -210,7 +210,7 @@ impl Upstreams {
         &self,
         origin: &Origin,
         pool: &Arc<HostPool>,
-        speak: Speak,
+        speak: VersionPolicy,
         link: Link<'_>,
     ) -> Result<Connection, UpstreamError> {
         let (stream, address) = self.dialer.dial(&origin.into()).await?;
@@ -221,8 +221,10 @@ impl Upstreams {
         if !origin.tls {
             let io = UpstreamIo::plain(stream);
             return match speak {
-                Speak::Http2 => self.handshake_http2(io, origin, pool, address).await,
-                Speak::Http1 | Speak::Negotiated => self.handshake_http1(io, origin, address).await,
+                VersionPolicy::Http2 => self.handshake_http2(io, origin, pool, address).await,
+                VersionPolicy::Http1 | VersionPolicy::Negotiated => {
+                    self.handshake_http1(io, origin, address).await
+                }
             };
         }
         let server_name = origin.server_name.as_ref().unwrap_or(&origin.host);
@@ -233,7 +235,7 @@ impl Upstreams {
             .await
             .map_err(|_| DialError::Timeout { host: origin.host.to_string(), limit })?;
         let tls = tls.map_err(|source| UpstreamError::Tls { origin: origin.clone(), source })?;
-        let http2 = speak == Speak::Http2 || tls.get_ref().1.alpn_protocol() == Some(tls::ALPN_H2);
+        let http2 = speak == VersionPolicy::Http2 || tls.get_ref().1.alpn_protocol() == Some(tls::ALPN_H2);
         let io = UpstreamIo::tls(tls);
         if http2 {
             self.handshake_http2(io, origin, pool, address).await
@@ -302,18 +304,18 @@ impl Upstreams {
         pool: &Arc<HostPool>,
         build: &impl Fn(bool) -> Request<()>,
         body: Body,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, SendError> {
         match connection {
             Connection::Http2(Http2 { mut sender, address }) => {
                 let mut request = build(true).map(|()| body);
                 *request.version_mut() = Version::HTTP_2;
-                let response = sender.try_send_request(request).await.map_err(|mut failed| Failure {
+                let response = sender.try_send_request(request).await.map_err(|mut failed| SendError {
                     unsent: failed.take_message().map(|request| Box::new(request.into_body())),
                     // hyper lets go of a request that waits for its stream when the connection ends.
                     nothing_came: failed.error().is_user(),
                     source: failed.into_error(),
                 })?;
-                let response = response.map(Source::Incoming);
+                let response = response.map(BodySource::Incoming);
                 Ok(Answer { response, address: Some(address), retried: None, switching: None })
             }
             Connection::Http1(connection) => {
@@ -330,7 +332,7 @@ impl Upstreams {
         mut connection: Box<Http1>,
         pool: &Arc<HostPool>,
         request: Request<Body>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, SendError> {
         let before = connection.read.load(Relaxed);
         let outcome = {
             let mut answer = pin!(connection.sender.try_send_request(request));
@@ -353,15 +355,15 @@ impl Upstreams {
                 let (head, incoming) = response.into_parts();
                 let (source, switching) = if head.status == StatusCode::SWITCHING_PROTOCOLS {
                     let connection = driving.then_some(connection);
-                    (Source::Full(None), Some(Switching { incoming, connection }))
+                    (BodySource::Full(None), Some(Switching { incoming, connection }))
                 } else {
                     let kept = driving.then(|| (connection, Arc::clone(pool)));
-                    (Source::Piece(Box::new(Http1Body::new(incoming, kept))), None)
+                    (BodySource::Layer(Box::new(Http1Body::new(incoming, kept))), None)
                 };
                 let response = Response::from_parts(head, source);
                 Ok(Answer { response, address: None, retried: None, switching })
             }
-            Err(mut failed) => Err(Failure {
+            Err(mut failed) => Err(SendError {
                 unsent: failed.take_message().map(|request| Box::new(request.into_body())),
                 nothing_came: connection.reused && connection.read.load(Relaxed) == before,
                 source: failed.into_error(),

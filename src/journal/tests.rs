@@ -1,8 +1,8 @@
 //! What the journal keeps, and how much.
 use super::*;
 
-fn head(path: &str) -> Head {
-    Head {
+fn head(path: &str) -> ExchangeStart {
+    ExchangeStart {
         proxy: "p".into(),
         connection: 1,
         method: Method::GET,

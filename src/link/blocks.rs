@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
 
-use super::flow::READ_SIZE;
+use super::pump::READ_SIZE;
 
 /// Blocks into which one piece is read behind the other, so that what is held takes hardly more memory than it is
 /// long. A block is used again once all that was read into it is gone.

@@ -12,7 +12,7 @@ use super::control::Framing;
 /// next read.
 #[derive(Debug, Default)]
 pub(super) struct HeadWatch {
-    head: Head,
+    head: HeadScan,
     /// How many bytes have come since the head was over.
     since: u64,
     /// The last four of them, if there are so many.
@@ -70,7 +70,7 @@ const CODING: &[u8] = b"transfer-encoding:";
 
 /// A head that is coming in.
 #[derive(Debug, Default)]
-struct Head {
+struct HeadScan {
     state: State,
     /// How the line that is coming in begins, as far as it matters, and how much that is.
     line: [u8; CODING.len()],
@@ -88,7 +88,7 @@ enum State {
     Over,
 }
 
-impl Head {
+impl HeadScan {
     fn is_over(&self) -> bool {
         self.state == State::Over
     }

@@ -5,7 +5,7 @@ use aconite_toxics::{Moment, Pipeline, Step, Weight};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Governor, held::Held, timer::Timer};
+use super::{Governor, held_bytes::HeldBytes, timer::Timer};
 
 /// A pipeline of toxics that a [`Governor`] keeps up to date.
 ///
@@ -16,13 +16,13 @@ pub struct Lane<G, T: Weight = Bytes> {
     governor: G,
     timer: Timer,
     opened: Instant,
-    held: Held,
+    held: HeldBytes,
 }
 
 impl<T: Weight, G: Governor<T>> Lane<G, T> {
     /// A lane with the toxics that the governor wants now. Moments count from `opened`.
     pub fn new(opened: Instant, governor: G) -> Self {
-        let held = Held::within(governor.held());
+        let held = HeldBytes::within(governor.held());
         let mut lane =
             Self { pipeline: Pipeline::default(), governor, timer: Timer::default(), opened, held };
         lane.follow();

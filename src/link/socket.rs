@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     Counters, Governor, Lane, SocketControl,
-    flow::{READ_SIZE, with_scratch},
+    pump::{READ_SIZE, with_scratch},
     tcp::{break_on_drop, finish},
 };
 

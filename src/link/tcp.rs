@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use super::{
     Counters, Governor, Lane,
-    flow::{Flow, Outcome},
+    pump::{Pump, PumpEnd},
 };
 
 /// Relays between two sockets until both directions are over, a toxic or a peer breaks the
@@ -39,8 +39,8 @@ pub async fn relay<G: Governor>(
     let mut relay = Relay {
         client,
         upstream,
-        up: Flow::new(up),
-        down: Flow::new(down),
+        up: Pump::new(up),
+        down: Pump::new(down),
         up_over: None,
         down_over: None,
         first: None,
@@ -99,11 +99,11 @@ const MOST_UNREAD: usize = 1024 * 1024;
 struct Relay<'a, G> {
     client: TcpStream,
     upstream: TcpStream,
-    up: Flow<G>,
-    down: Flow<G>,
+    up: Pump<G>,
+    down: Pump<G>,
     /// How each direction ended.
-    up_over: Option<Outcome>,
-    down_over: Option<Outcome>,
+    up_over: Option<PumpEnd>,
+    down_over: Option<PumpEnd>,
     /// Who sent the first FIN.
     first: Option<Side>,
     counters: &'a Counters,
@@ -112,32 +112,32 @@ struct Relay<'a, G> {
 impl<G: Governor> Relay<'_, G> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         let Self { client, upstream, up, down, up_over, down_over, first, counters } = self;
-        if let Some(Outcome::Ended) = up_over {
+        if let Some(PumpEnd::Ended) = up_over {
             *up_over = Some(up.poll_after_end(cx));
         } else if up_over.is_none() {
-            let client_is_gone = down_over.as_ref().and_then(Outcome::refused);
+            let client_is_gone = down_over.as_ref().and_then(PumpEnd::refused);
             let polled = up.poll(cx, client, upstream, &counters.upstream, client_is_gone);
             *up_over = ready_or_none(polled);
             *first = first.or(up.sender_ended.map(|_| Side::Client));
         }
-        if let Some(Outcome::Ended) = down_over {
+        if let Some(PumpEnd::Ended) = down_over {
             *down_over = Some(down.poll_after_end(cx));
         } else if down_over.is_none() {
-            let upstream_is_gone = up_over.as_ref().and_then(Outcome::refused);
+            let upstream_is_gone = up_over.as_ref().and_then(PumpEnd::refused);
             let polled = down.poll(cx, upstream, client, &counters.downstream, upstream_is_gone);
             *down_over = ready_or_none(polled);
             *first = first.or(down.sender_ended.map(|_| Side::Upstream));
         }
         match (&self.up_over, &self.down_over) {
-            (Some(Outcome::Close), _) | (_, Some(Outcome::Close)) => {
+            (Some(PumpEnd::Close), _) | (_, Some(PumpEnd::Close)) => {
                 self.close();
                 Poll::Ready(End { side: Side::Toxic, how: How::Fin })
             }
-            (Some(Outcome::Reset), _) => Poll::Ready(self.reset(Side::Client, self.up.sender_ended)),
-            (_, Some(Outcome::Reset)) => Poll::Ready(self.reset(Side::Upstream, self.down.sender_ended)),
-            (Some(Outcome::Refused(how)), Some(_)) => Poll::Ready(self.reset(Side::Upstream, Some(*how))),
-            (Some(_), Some(Outcome::Refused(how))) => Poll::Ready(self.reset(Side::Client, Some(*how))),
-            (Some(Outcome::Ended), Some(Outcome::Ended)) => {
+            (Some(PumpEnd::Reset), _) => Poll::Ready(self.reset(Side::Client, self.up.sender_ended)),
+            (_, Some(PumpEnd::Reset)) => Poll::Ready(self.reset(Side::Upstream, self.down.sender_ended)),
+            (Some(PumpEnd::Refused(how)), Some(_)) => Poll::Ready(self.reset(Side::Upstream, Some(*how))),
+            (Some(_), Some(PumpEnd::Refused(how))) => Poll::Ready(self.reset(Side::Client, Some(*how))),
+            (Some(PumpEnd::Ended), Some(PumpEnd::Ended)) => {
                 Poll::Ready(End { side: self.first.unwrap_or(Side::Toxic), how: How::Fin })
             }
             (None, _) | (_, None) => Poll::Pending,

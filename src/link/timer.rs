@@ -13,10 +13,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// kernel's (a test that has paused it), it is tokio's timer, which counts in
 /// whole milliseconds.
 #[derive(Debug, Default)]
-pub struct Timer(Option<Source>);
+pub struct Timer(Option<TimerKind>);
 
 #[derive(Debug)]
-enum Source {
+enum TimerKind {
     #[cfg(target_os = "linux")]
     Kernel(kernel::Alarm),
     Runtime(Pin<Box<Sleep>>),
@@ -30,18 +30,18 @@ impl Timer {
         if Instant::now() >= deadline {
             return Poll::Ready(());
         }
-        match self.0.get_or_insert_with(|| Source::new(deadline)) {
+        match self.0.get_or_insert_with(|| TimerKind::new(deadline)) {
             #[cfg(target_os = "linux")]
-            Source::Kernel(alarm) => match ready!(alarm.poll_until(cx, deadline)) {
+            TimerKind::Kernel(alarm) => match ready!(alarm.poll_until(cx, deadline)) {
                 Ok(()) => Poll::Ready(()),
                 Err(_) => {
                     let mut sleep = Box::pin(sleep_until(deadline));
                     let polled = sleep.as_mut().poll(cx);
-                    self.0 = Some(Source::Runtime(sleep));
+                    self.0 = Some(TimerKind::Runtime(sleep));
                     polled
                 }
             },
-            Source::Runtime(sleep) => {
+            TimerKind::Runtime(sleep) => {
                 if sleep.deadline() != deadline {
                     sleep.as_mut().reset(deadline);
                 }
@@ -51,7 +51,7 @@ impl Timer {
     }
 }
 
-impl Source {
+impl TimerKind {
     fn new(deadline: Instant) -> Self {
         #[cfg(target_os = "linux")]
         if clock_is_the_kernels()

@@ -5,12 +5,12 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use aconite_toxics::{Budget, Dice, Direction, Level, Outcome, RequestFacts, StageId};
+use aconite_toxics::{Budget, Dice, Direction, Level, MatchResult, RequestFacts, StageId};
 
-use super::{Armed, Plan, Uses};
+use super::{Armed, BudgetUse, Plan};
 
 /// The right of a toxic to strike one connection or exchange, for as long as it is held.
-pub(crate) struct Ticket {
+pub(crate) struct BudgetPermit {
     pub(crate) toxic: Arc<Armed>,
     /// What was rolled against its toxicity.
     pub(crate) roll: f64,
@@ -22,7 +22,7 @@ pub(crate) struct Ticket {
     _active: Option<Active>,
 }
 
-impl Ticket {
+impl BudgetPermit {
     /// Whether the toxic may strike.
     pub(crate) fn is_good(&self) -> bool {
         self.refused.is_none()
@@ -30,7 +30,7 @@ impl Ticket {
 }
 
 /// One strike in progress.
-struct Active(Arc<Uses>);
+struct Active(Arc<BudgetUse>);
 
 impl Drop for Active {
     fn drop(&mut self) {
@@ -43,7 +43,7 @@ pub(crate) struct Decisions {
     number: u64,
     client: IpAddr,
     /// Keyed by the toxic's number: an unrelated change never rolls again.
-    made: HashMap<u64, Ticket>,
+    made: HashMap<u64, BudgetPermit>,
     /// With so many tickets those of removed toxics are looked for.
     limit: usize,
 }
@@ -65,7 +65,7 @@ impl Decisions {
         plan: &Plan,
         toxic: &Arc<Armed>,
         facts: Option<&RequestFacts<'_>>,
-    ) -> Option<&mut Ticket> {
+    ) -> Option<&mut BudgetPermit> {
         // A request does not change: what was asked once holds for as long as the toxic is the same.
         let known = self.made.get(&toxic.id.toxic).is_some_and(|ticket| Arc::ptr_eq(&ticket.toxic, toxic));
         if !known && !toxic.matcher.admits(self.client) {
@@ -74,9 +74,9 @@ impl Decisions {
         let mut unread = None;
         if !known && let Some(facts) = facts {
             match toxic.matcher.matches(facts) {
-                Outcome::Matches => {}
-                Outcome::Differs => return None,
-                Outcome::Unknown(reason) => unread = Some(reason),
+                MatchResult::Matches => {}
+                MatchResult::Differs => return None,
+                MatchResult::Unknown(reason) => unread = Some(reason),
             }
         }
         self.forget_removed();
@@ -130,19 +130,19 @@ impl Decisions {
     }
 
     /// The tickets given out so far.
-    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &BudgetPermit> {
         self.made.values()
     }
 
     /// The ticket given to a toxic.
-    pub(crate) fn given(&self, toxic: u64) -> Option<&Ticket> {
+    pub(crate) fn given(&self, toxic: u64) -> Option<&BudgetPermit> {
         self.made.get(&toxic)
     }
 }
 
 const MISSED: &str = "toxicity";
 
-fn decide(plan: &Plan, toxic: &Arc<Armed>, number: u64) -> Ticket {
+fn decide(plan: &Plan, toxic: &Arc<Armed>, number: u64) -> BudgetPermit {
     let mut dice = Dice::new(plan.seed, &plan.proxy, &toxic.spec.name, number);
     let roll = dice.unit();
     let (refused, active) = match toxic.spec.budget {
@@ -150,18 +150,25 @@ fn decide(plan: &Plan, toxic: &Arc<Armed>, number: u64) -> Ticket {
         None => (None, None),
         Some(budget) => spend(budget, &toxic.uses),
     };
-    Ticket { toxic: Arc::clone(toxic), roll, dice, refused, expired: false, _active: active }
+    BudgetPermit { toxic: Arc::clone(toxic), roll, dice, refused, expired: false, _active: active }
 }
 
 /// It is not known whether the toxic's conditions hold: it does not apply, and its budget stays.
-fn undecided(plan: &Plan, toxic: &Arc<Armed>, number: u64, reason: &'static str) -> Ticket {
+fn undecided(plan: &Plan, toxic: &Arc<Armed>, number: u64, reason: &'static str) -> BudgetPermit {
     let mut dice = Dice::new(plan.seed, &plan.proxy, &toxic.spec.name, number);
     let roll = dice.unit();
-    Ticket { toxic: Arc::clone(toxic), roll, dice, refused: Some(reason), expired: false, _active: None }
+    BudgetPermit {
+        toxic: Arc::clone(toxic),
+        roll,
+        dice,
+        refused: Some(reason),
+        expired: false,
+        _active: None,
+    }
 }
 
 /// Takes one strike out of the budget, or says why there is none.
-fn spend(budget: Budget, uses: &Arc<Uses>) -> (Option<&'static str>, Option<Active>) {
+fn spend(budget: Budget, uses: &Arc<BudgetUse>) -> (Option<&'static str>, Option<Active>) {
     let seen = uses.seen.fetch_add(1, Relaxed);
     let Some(after_skip) = seen.checked_sub(budget.skip.unwrap_or(0)) else {
         return (Some("budget.skip"), None);

@@ -21,19 +21,19 @@ use super::Plan;
 pub(crate) struct PlanWatch {
     plan: watch::Receiver<Arc<Plan>>,
     break_off: Option<CancellationToken>,
-    waiting: Option<(Changed, Arc<Bell>)>,
+    waiting: Option<(Changed, Arc<ChangeFlag>)>,
 }
 
 /// Gives the receiver back, and whether the order came.
 type Changed = Pin<Box<dyn Future<Output = (watch::Receiver<Arc<Plan>>, bool)> + Send>>;
 
 /// Remembers that something may have changed, so that a task that is polled for other reasons need not look.
-struct Bell {
+struct ChangeFlag {
     rung: AtomicBool,
     task: AtomicWaker,
 }
 
-impl Wake for Bell {
+impl Wake for ChangeFlag {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -58,7 +58,7 @@ impl PlanWatch {
     /// Comes back ready when the plan is no longer the one that was last seen, or the order came.
     pub(crate) fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let (changed, bell) = self.waiting.get_or_insert_with(|| {
-            let bell = Bell { rung: AtomicBool::new(true), task: AtomicWaker::new() };
+            let bell = ChangeFlag { rung: AtomicBool::new(true), task: AtomicWaker::new() };
             (Box::pin(changed(self.plan.clone(), self.break_off.clone())), Arc::new(bell))
         });
         bell.task.register(cx.waker());

@@ -3,8 +3,8 @@
 use std::vec;
 
 use aconite_dialects::conversation::{
-    self, Choice, Codec, Delta, FieldError, Fields, Head, Json, Part, Problem, Request, Role, ToolCall,
-    ToolChoice, Usage,
+    self, AnswerStart, Choice, Codec, Delta, FieldError, Fields, Json, Part, Problem, Request, Role,
+    ToolCall, ToolChoice, Usage,
 };
 use bytes::Bytes;
 use serde_json::json;
@@ -26,7 +26,7 @@ const MOST_CHOICES: u64 = 128;
 pub(super) struct Speaker {
     pub(super) codec: &'static dyn Codec,
     /// What an answer says before all else.
-    pub(super) head: fn(&Request, Digest) -> Head,
+    pub(super) head: fn(&Request, Digest) -> AnswerStart,
     /// The id of a call.
     pub(super) call_id: fn(Digest) -> String,
     /// Whether a model says something before it calls tools.
@@ -74,7 +74,7 @@ impl Speaker {
         Reply::stream(stream_type, events)
     }
 
-    fn say(&self, request: &Request, digest: Digest, pace: &Pace) -> Said {
+    fn say(&self, request: &Request, digest: Digest, pace: &Pace) -> ModelReply {
         let mut ask = Ask { talks_first: self.talks_first, length: pace.tokens, ..Ask::of(request) };
         let choices = request.sampling.choices.unwrap_or(1).min(MOST_CHOICES) as usize;
         let of_choice = |variant| {
@@ -87,15 +87,15 @@ impl Speaker {
             output: answers.iter().map(Answer::tokens).sum(),
             ..Usage::default()
         };
-        let head = Head { usage: Some(Usage { output: 0, ..usage }), ..(self.head)(request, digest) };
+        let head = AnswerStart { usage: Some(Usage { output: 0, ..usage }), ..(self.head)(request, digest) };
         let logprobs = request.sampling.logprobs == Some(true);
-        Said { head, answers, usage, digest, call_id: self.call_id, logprobs }
+        ModelReply { head, answers, usage, digest, call_id: self.call_id, logprobs }
     }
 }
 
 /// All that a model says to one request.
-struct Said {
-    head: Head,
+struct ModelReply {
+    head: AnswerStart,
     /// One for each choice.
     answers: Vec<Answer>,
     usage: Usage,
@@ -105,7 +105,7 @@ struct Said {
     logprobs: bool,
 }
 
-impl Said {
+impl ModelReply {
     fn whole(self) -> conversation::Answer {
         let Self { head, answers, usage, digest, call_id, logprobs } = self;
         let choice = |(choice, answer): (usize, &Answer)| {

@@ -32,7 +32,7 @@ struct Watched<T> {
 struct Now<T> {
     value: Arc<T>,
     /// What the files were when `value` was read.
-    stamps: Vec<Stamp>,
+    stamps: Vec<FileVersion>,
     checked: Instant,
     /// Why the files of now cannot be used, if they cannot.
     failure: Option<String>,
@@ -40,7 +40,7 @@ struct Now<T> {
 
 /// Tells one content of a file from the next: a replaced file has another inode, a rewritten one another time.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Stamp(Option<(SystemTime, u64, u64)>);
+struct FileVersion(Option<(SystemTime, u64, u64)>);
 
 impl<T: Send + Sync + 'static> FromFiles<T> {
     /// Reads the value, and again whenever one of the files has changed.
@@ -111,12 +111,12 @@ impl<T> Watched<T> {
     }
 }
 
-fn stamps(files: &[PathBuf]) -> Vec<Stamp> {
+fn stamps(files: &[PathBuf]) -> Vec<FileVersion> {
     let stamp = |path: &PathBuf| {
         let metadata = fs::metadata(path).ok()?;
         Some((metadata.modified().ok()?, metadata.len(), inode(&metadata)))
     };
-    files.iter().map(|path| Stamp(stamp(path))).collect()
+    files.iter().map(|path| FileVersion(stamp(path))).collect()
 }
 
 #[cfg(unix)]

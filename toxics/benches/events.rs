@@ -7,7 +7,7 @@
 )]
 use std::{hint::black_box, time::Instant};
 
-use aconite_dialects::{Dialect, Event, Framing, Operation};
+use aconite_dialects::{Dialect, Event, EventFormat, Operation};
 use aconite_toxics::{
     BodyFilter, BodyForm, Dice, Instance, Moment, OnEvents, Pipeline, Scope, StageId, Step, Toxic,
     message::Pause,
@@ -22,7 +22,7 @@ fn pipeline(at: &Value, toxics: u64) -> Pipeline<Event> {
     let scope = Scope {
         dialect: Some(Dialect::OpenAi),
         operation: Some(Operation::Chat),
-        body: BodyForm::Events(Framing::Sse),
+        body: BodyForm::Events(EventFormat::Sse),
         ..Scope::default()
     };
     let mut pipeline = Pipeline::default();
@@ -33,7 +33,7 @@ fn pipeline(at: &Value, toxics: u64) -> Pipeline<Event> {
         else {
             panic!("it acts on events")
         };
-        let filter = Box::new(OnEvents::new(filter, Framing::Sse, 1 << 20, None));
+        let filter = Box::new(OnEvents::new(filter, EventFormat::Sse, 1 << 20, None));
         pipeline.append(Moment::ZERO, StageId { toxic, revision: 0 }, filter);
     }
     pipeline

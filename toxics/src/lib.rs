@@ -40,7 +40,7 @@ pub use exchange::{Decision, DeclaredLength, Ending, ExchangeFilter, Verdict};
 pub use host::{HostError, HostGlob, HostPort};
 pub use json_body::JsonBody;
 pub use lift::{OnBytes, OnEvents};
-pub use matching::{Matcher, Outcome, RequestFacts};
+pub use matching::{MatchResult, Matcher, RequestFacts};
 pub use object::{objects, some_object};
 pub use pipeline::{Pipeline, StageId};
 pub use position::{At, Share, Tracker};

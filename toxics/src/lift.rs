@@ -1,5 +1,5 @@
 //! How event toxics act on bytes.
-use aconite_dialects::{Decoder, Event, Framing, Meter};
+use aconite_dialects::{Decoder, Event, EventFormat, Meter};
 use bytes::Bytes;
 
 use crate::{Moment, Schedule, StreamFilter};
@@ -23,7 +23,7 @@ impl OnEvents {
     /// event passes untouched, and the filter starts behind it. Events larger than `max_event` bytes pass untouched too.
     pub fn new(
         filter: Box<dyn StreamFilter<Event>>,
-        framing: Framing,
+        framing: EventFormat,
         max_event: usize,
         at: Option<Meter>,
     ) -> Self {

@@ -43,7 +43,7 @@ pub struct RequestFacts<'a> {
 
 /// Whether a request meets all conditions of a [`Match`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Outcome {
+pub enum MatchResult {
     /// It does.
     Matches,
     /// It does not.
@@ -124,27 +124,27 @@ impl Matcher {
     }
 
     /// Whether all conditions hold, those on the body too.
-    pub fn matches(&self, request: &RequestFacts<'_>) -> Outcome {
+    pub fn matches(&self, request: &RequestFacts<'_>) -> MatchResult {
         if !self.matches_head(request) {
-            return Outcome::Differs;
+            return MatchResult::Differs;
         }
-        let unread = request.unread.map_or(Outcome::Differs, Outcome::Unknown);
-        let yes = |matches| if matches { Outcome::Matches } else { Outcome::Differs };
+        let unread = request.unread.map_or(MatchResult::Differs, MatchResult::Unknown);
+        let yes = |matches| if matches { MatchResult::Matches } else { MatchResult::Differs };
         let model = match (&self.model, request.model) {
-            (None, _) => Outcome::Matches,
+            (None, _) => MatchResult::Matches,
             (Some(glob), Some(model)) => yes(glob.matches(model)),
             (Some(_), None) => unread,
         };
         let streaming = match (self.streaming, request.streaming) {
-            (None, _) => Outcome::Matches,
+            (None, _) => MatchResult::Matches,
             (Some(_), None) if request.unread.is_some() => unread,
             (Some(wanted), streaming) => yes(streaming.unwrap_or(false) == wanted),
         };
         let both = [model, streaming];
-        if both.contains(&Outcome::Differs) {
-            return Outcome::Differs;
+        if both.contains(&MatchResult::Differs) {
+            return MatchResult::Differs;
         }
-        let first = both.into_iter().find(|outcome| *outcome != Outcome::Matches);
+        let first = both.into_iter().find(|outcome| *outcome != MatchResult::Matches);
         first.unwrap_or_else(|| self.matches_body(request, unread))
     }
 
@@ -165,21 +165,21 @@ impl Matcher {
             && name(&self.test_id, request.test_id)
     }
 
-    fn matches_body(&self, request: &RequestFacts<'_>, unread: Outcome) -> Outcome {
+    fn matches_body(&self, request: &RequestFacts<'_>, unread: MatchResult) -> MatchResult {
         if self.body.is_empty() {
-            return Outcome::Matches;
+            return MatchResult::Matches;
         }
         let Some(body) = request.body else { return unread };
         let value = match body.value() {
             Ok(value) => value,
-            Err(reason) => return Outcome::Unknown(reason),
+            Err(reason) => return MatchResult::Unknown(reason),
         };
-        let mut result = Outcome::Matches;
+        let mut result = MatchResult::Matches;
         for condition in &self.body {
             match condition.holds(value) {
                 Ok(true) => {}
-                Ok(false) => return Outcome::Differs,
-                Err(reason) => result = Outcome::Unknown(reason),
+                Ok(false) => return MatchResult::Differs,
+                Err(reason) => result = MatchResult::Unknown(reason),
             }
         }
         result

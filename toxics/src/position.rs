@@ -71,14 +71,14 @@ impl From<Share> for f64 {
 /// Follows a stream until it comes to a place.
 #[derive(Clone, Debug)]
 pub struct Tracker {
-    goal: Goal,
+    goal: Threshold,
     count: u64,
     since: Option<Moment>,
     shape: Shape,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Goal {
+enum Threshold {
     Events(u64),
     Tokens(u64),
     Bytes(u64),
@@ -92,14 +92,14 @@ impl Tracker {
     pub fn new(at: At, scope: &Scope) -> Self {
         let has_events = matches!(scope.body, BodyForm::Events(_));
         let goal = match at {
-            _ if at.needs_events() && !has_events => Goal::Nowhere("not_a_stream"),
-            At::Events(events) => Goal::Events(events),
-            At::Tokens(tokens) => Goal::Tokens(tokens),
-            At::Bytes(bytes) => Goal::Bytes(bytes),
-            At::Time(time) => Goal::Time(time.into()),
+            _ if at.needs_events() && !has_events => Threshold::Nowhere("not_a_stream"),
+            At::Events(events) => Threshold::Events(events),
+            At::Tokens(tokens) => Threshold::Tokens(tokens),
+            At::Bytes(bytes) => Threshold::Bytes(bytes),
+            At::Time(time) => Threshold::Time(time.into()),
             At::Fraction(share) => match scope.length {
-                Some(length) => Goal::Bytes(share.of(length).saturating_sub(scope.passed)),
-                None => Goal::Nowhere("unknown_length"),
+                Some(length) => Threshold::Bytes(share.of(length).saturating_sub(scope.passed)),
+                None => Threshold::Nowhere("unknown_length"),
             },
         };
         Self { goal, count: 0, since: None, shape: scope.shape() }
@@ -113,7 +113,7 @@ impl Tracker {
     /// Why the place was not reached, once the stream has ended before it.
     pub fn missed(&self) -> &'static str {
         match self.goal {
-            Goal::Nowhere(reason) => reason,
+            Threshold::Nowhere(reason) => reason,
             _ => "not_reached",
         }
     }
@@ -121,16 +121,16 @@ impl Tracker {
     /// Whether the place has been reached.
     pub fn reached(&self, now: Moment) -> bool {
         match self.goal {
-            Goal::Events(goal) | Goal::Tokens(goal) | Goal::Bytes(goal) => self.count >= goal,
-            Goal::Time(_) => self.moment().is_some_and(|moment| now >= moment),
-            Goal::Nowhere(_) => false,
+            Threshold::Events(goal) | Threshold::Tokens(goal) | Threshold::Bytes(goal) => self.count >= goal,
+            Threshold::Time(_) => self.moment().is_some_and(|moment| now >= moment),
+            Threshold::Nowhere(_) => false,
         }
     }
 
     /// The moment that is the place, if it is one.
     pub fn moment(&self) -> Option<Moment> {
         match self.goal {
-            Goal::Time(time) => self.since.map(|since| since.saturating_add(time)),
+            Threshold::Time(time) => self.since.map(|since| since.saturating_add(time)),
             _ => None,
         }
     }
@@ -138,10 +138,10 @@ impl Tracker {
     /// Counts a piece of a stream of events that passes.
     pub fn pass(&mut self, piece: &Event) {
         let counts = match self.goal {
-            Goal::Events(_) => u64::from(piece.is_event()),
-            Goal::Tokens(_) => u64::from(self.shape.is_content(piece)),
-            Goal::Bytes(_) => piece.raw().len() as u64,
-            Goal::Time(_) | Goal::Nowhere(_) => 0,
+            Threshold::Events(_) => u64::from(piece.is_event()),
+            Threshold::Tokens(_) => u64::from(self.shape.is_content(piece)),
+            Threshold::Bytes(_) => piece.raw().len() as u64,
+            Threshold::Time(_) | Threshold::Nowhere(_) => 0,
         };
         self.count = self.count.saturating_add(counts);
     }
@@ -164,14 +164,14 @@ impl Tracker {
     /// A place that [needs events](At::needs_events) is not found this way.
     pub fn take(&mut self, bytes: &mut Bytes, now: Moment) -> Bytes {
         let before = match self.goal {
-            Goal::Bytes(goal) => {
+            Threshold::Bytes(goal) => {
                 usize::try_from(goal.saturating_sub(self.count)).unwrap_or(usize::MAX).min(bytes.len())
             }
-            Goal::Time(_) if self.reached(now) => 0,
+            Threshold::Time(_) if self.reached(now) => 0,
             _ => bytes.len(),
         };
         let taken = bytes.split_to(before);
-        if let Goal::Bytes(_) = self.goal {
+        if let Threshold::Bytes(_) = self.goal {
             self.count = self.count.saturating_add(taken.len() as u64);
         }
         taken
@@ -180,7 +180,7 @@ impl Tracker {
     /// What it has counted so far, for a successor with another place.
     pub fn tally(&self) -> u64 {
         let count = match self.goal {
-            Goal::Time(_) => {
+            Threshold::Time(_) => {
                 self.since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
             }
             _ => self.count,
@@ -195,18 +195,18 @@ impl Tracker {
         }
         let count = tally >> UNIT_BITS;
         match self.goal {
-            Goal::Time(_) => self.since = Some(Moment::from_millis(count)),
+            Threshold::Time(_) => self.since = Some(Moment::from_millis(count)),
             _ => self.count = count,
         }
     }
 
     fn unit(&self) -> u64 {
         match self.goal {
-            Goal::Nowhere(_) => 0,
-            Goal::Events(_) => 1,
-            Goal::Tokens(_) => 2,
-            Goal::Bytes(_) => 3,
-            Goal::Time(_) => 4,
+            Threshold::Nowhere(_) => 0,
+            Threshold::Events(_) => 1,
+            Threshold::Tokens(_) => 2,
+            Threshold::Bytes(_) => 3,
+            Threshold::Time(_) => 4,
         }
     }
 }
@@ -216,7 +216,7 @@ const UNIT_BITS: u32 = 3;
 
 #[cfg(test)]
 mod tests {
-    use aconite_dialects::Framing;
+    use aconite_dialects::EventFormat;
     use proptest::prelude::*;
 
     use super::*;
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn events() -> Scope {
-        Scope { body: BodyForm::Events(Framing::Sse), ..Scope::default() }
+        Scope { body: BodyForm::Events(EventFormat::Sse), ..Scope::default() }
     }
 
     fn tracker(json: &str, scope: &Scope) -> Tracker {
@@ -251,10 +251,10 @@ mod tests {
     fn comments_and_blank_lines_are_no_events() {
         let mut tracker = tracker(r#"{"events": 1}"#, &events());
         for raw in [": ping\n", "\n", "id: 1\n\n"] {
-            tracker.pass(&Event::from_raw(Framing::Sse, raw.into()));
+            tracker.pass(&Event::from_raw(EventFormat::Sse, raw.into()));
             assert!(!tracker.reached(Moment::MAX));
         }
-        tracker.pass(&Event::from_raw(Framing::Sse, "data:\n\n".into()));
+        tracker.pass(&Event::from_raw(EventFormat::Sse, "data:\n\n".into()));
         assert!(tracker.reached(Moment::ZERO));
     }
 

@@ -1,5 +1,5 @@
 //! The live feed, read.
-use aconite_dialects::{Decoder, Event, Framing};
+use aconite_dialects::{Decoder, Event, EventFormat};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use serde_json::Value;
@@ -28,7 +28,7 @@ pub struct Feed {
 
 impl Feed {
     pub(super) fn new(body: Incoming, authority: String) -> Self {
-        Self { body, decoder: Decoder::new(Framing::Sse, MAX_EVENT), authority }
+        Self { body, decoder: Decoder::new(EventFormat::Sse, MAX_EVENT), authority }
     }
 
     /// What happens next; `None` when the server ends the feed.

@@ -5,19 +5,19 @@
 //! rely on: .NET sends `Name`, Ruby `"enabled":null`, Java no content type that says JSON.
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
+use super::error_response::ErrorResponse;
 
 /// The first JSON value of a body.
 ///
 /// # Errors
 /// `bad request body: …`; for an empty body that ends in `EOF`.
-pub(super) fn first_value(body: &[u8]) -> Result<Value, Failure> {
+pub(super) fn first_value(body: &[u8]) -> Result<Value, ErrorResponse> {
     let text = String::from_utf8_lossy(body);
     match serde_json::Deserializer::from_str(&text).into_iter().next() {
         Some(Ok(value)) => Ok(value),
-        Some(Err(error)) if error.is_eof() => Err(Failure::bad_body("unexpected EOF")),
-        Some(Err(error)) => Err(Failure::bad_body(error)),
-        None => Err(Failure::bad_body("EOF")),
+        Some(Err(error)) if error.is_eof() => Err(ErrorResponse::bad_body("unexpected EOF")),
+        Some(Err(error)) => Err(ErrorResponse::bad_body(error)),
+        None => Err(ErrorResponse::bad_body("EOF")),
     }
 }
 
@@ -29,7 +29,7 @@ impl Object {
     ///
     /// # Errors
     /// If it is anything else.
-    pub(super) fn new(value: Value) -> Result<Self, Failure> {
+    pub(super) fn new(value: Value) -> Result<Self, ErrorResponse> {
         match value {
             Value::Object(fields) => Ok(Self(fields)),
             Value::Null => Ok(Self(Map::new())),
@@ -38,24 +38,24 @@ impl Object {
     }
 
     /// A string.
-    pub(super) fn text(&self, key: &str) -> Result<Option<String>, Failure> {
+    pub(super) fn text(&self, key: &str) -> Result<Option<String>, ErrorResponse> {
         self.read(key, "string", |value| value.as_str().map(str::to_owned))
     }
 
     /// A boolean.
-    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, Failure> {
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, ErrorResponse> {
         self.read(key, "bool", Value::as_bool)
     }
 
     /// A number that fits a 32-bit float.
-    pub(super) fn float(&self, key: &str) -> Result<Option<f32>, Failure> {
+    pub(super) fn float(&self, key: &str) -> Result<Option<f32>, ErrorResponse> {
         #[expect(clippy::cast_possible_truncation, reason = "toxicity is a 32-bit float in Toxiproxy")]
         let narrow = |wide: f64| Some(wide as f32).filter(|narrow| narrow.is_finite());
         self.read(key, "float32", |value| value.as_f64().and_then(narrow))
     }
 
     /// An object.
-    pub(super) fn object(&self, key: &str) -> Result<Option<Map<String, Value>>, Failure> {
+    pub(super) fn object(&self, key: &str) -> Result<Option<Map<String, Value>>, ErrorResponse> {
         self.read(key, "object", |value| value.as_object().cloned())
     }
 
@@ -74,7 +74,7 @@ impl Object {
         key: &str,
         kind: &str,
         decode: impl Fn(&Value) -> Option<T>,
-    ) -> Result<Option<T>, Failure> {
+    ) -> Result<Option<T>, ErrorResponse> {
         self.given(key).try_fold(None, |_, (_, value)| {
             decode(value).map(Some).ok_or_else(|| mismatch(value, &format!("field {key}"), kind))
         })
@@ -82,7 +82,7 @@ impl Object {
 }
 
 /// A value of the wrong type, in words like Go's.
-pub(super) fn mismatch(value: &Value, place: &str, expected: &str) -> Failure {
+pub(super) fn mismatch(value: &Value, place: &str, expected: &str) -> ErrorResponse {
     let found = match value {
         Value::Null => "null".to_owned(),
         Value::Bool(_) => "bool".to_owned(),
@@ -91,7 +91,7 @@ pub(super) fn mismatch(value: &Value, place: &str, expected: &str) -> Failure {
         Value::Array(_) => "array".to_owned(),
         Value::Object(_) => "object".to_owned(),
     };
-    Failure::bad_body(format!("json: cannot unmarshal {found} into {place} of type {expected}"))
+    ErrorResponse::bad_body(format!("json: cannot unmarshal {found} into {place} of type {expected}"))
 }
 
 #[cfg(test)]

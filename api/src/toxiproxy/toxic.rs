@@ -3,7 +3,7 @@ use aconite_toxics::{Catalogue, Direction, ToxicSpec};
 use http::StatusCode;
 use serde_json::{Map, Value};
 
-use super::{attributes, failure::Failure, read::Object};
+use super::{attributes, error_response::ErrorResponse, read::Object};
 
 /// What a request says of a toxic.
 pub(super) struct ToxicRequest {
@@ -17,7 +17,7 @@ pub(super) struct ToxicRequest {
 impl ToxicRequest {
     /// # Errors
     /// If the value is no object, or a field has the wrong type.
-    pub(super) fn read(value: Value) -> Result<Self, Failure> {
+    pub(super) fn read(value: Value) -> Result<Self, ErrorResponse> {
         let body = Object::new(value)?;
         let stream = body.text("stream")?;
         Ok(Self {
@@ -34,13 +34,17 @@ impl ToxicRequest {
     ///
     /// # Errors
     /// The first check that fails.
-    pub(super) fn into_spec(self, catalogue: &Catalogue, taken: &[ToxicSpec]) -> Result<ToxicSpec, Failure> {
+    pub(super) fn into_spec(
+        self,
+        catalogue: &Catalogue,
+        taken: &[ToxicSpec],
+    ) -> Result<ToxicSpec, ErrorResponse> {
         let stream = match self.stream.as_deref() {
             None => Direction::Downstream,
             Some(text) if text.eq_ignore_ascii_case("downstream") => Direction::Downstream,
             Some(text) if text.eq_ignore_ascii_case("upstream") => Direction::Upstream,
             Some(_) => {
-                return Err(Failure::new(
+                return Err(ErrorResponse::new(
                     StatusCode::BAD_REQUEST,
                     "stream was invalid, can be either upstream or downstream",
                 ));
@@ -54,7 +58,7 @@ impl ToxicRequest {
             (_, None) => format!("{kind}_downstream"),
         };
         if taken.iter().any(|toxic| toxic.name == name) {
-            return Err(Failure::toxic_exists());
+            return Err(ErrorResponse::toxic_exists());
         }
         let mut spec = ToxicSpec::new(kind, Map::new());
         attributes::merge(&mut spec, &ToxicSpec::new(&self.kind, self.attributes), catalogue)?;
@@ -69,7 +73,11 @@ impl ToxicRequest {
     ///
     /// # Errors
     /// If the attributes don't fit the type.
-    pub(super) fn merge_into(self, mut spec: ToxicSpec, catalogue: &Catalogue) -> Result<ToxicSpec, Failure> {
+    pub(super) fn merge_into(
+        self,
+        mut spec: ToxicSpec,
+        catalogue: &Catalogue,
+    ) -> Result<ToxicSpec, ErrorResponse> {
         let given = ToxicSpec::new(&spec.kind, self.attributes);
         attributes::merge(&mut spec, &given, catalogue)?;
         spec.toxicity = self.toxicity.unwrap_or(spec.toxicity);
@@ -82,7 +90,7 @@ impl ToxicRequest {
 ///
 /// # Errors
 /// As for adding each.
-pub(super) fn embedded(values: Vec<Value>, catalogue: &Catalogue) -> Result<Vec<ToxicSpec>, Failure> {
+pub(super) fn embedded(values: Vec<Value>, catalogue: &Catalogue) -> Result<Vec<ToxicSpec>, ErrorResponse> {
     values.into_iter().try_fold(Vec::new(), |mut toxics, value| {
         let toxic = ToxicRequest::read(value)?.into_spec(catalogue, &toxics)?;
         toxics.push(toxic);

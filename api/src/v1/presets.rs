@@ -1,7 +1,7 @@
 //! Causes of failure, and how each provider words them.
 use std::collections::BTreeMap;
 
-use aconite_dialects::{Cause, Dialect, Facts, Failure, failure::render};
+use aconite_dialects::{Cause, Dialect, Failure, FailureContext, failure::render};
 use axum::Json;
 use http::Uri;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -75,7 +75,7 @@ pub(super) async fn list(uri: Uri) -> Result<Json<Presets>, Problem> {
 fn renders(cause: Cause, only: Option<Dialect>) -> BTreeMap<&'static str, Rendered> {
     let dialects = Dialect::ALL.iter().filter(|dialect| only.is_none_or(|only| only == **dialect));
     let rendered = dialects.filter_map(|dialect| {
-        Some((dialect.name(), render(Some(*dialect), None, cause, &Facts::default())?.into()))
+        Some((dialect.name(), render(Some(*dialect), None, cause, &FailureContext::default())?.into()))
     });
     rendered.collect()
 }

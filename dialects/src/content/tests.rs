@@ -4,7 +4,7 @@ use super::*;
 use crate::recognise;
 
 fn sse(name: Option<&str>, data: &str) -> Event {
-    Event::new(Framing::Sse, name, data.as_bytes())
+    Event::new(EventFormat::Sse, name, data.as_bytes())
 }
 
 fn of(dialect: Dialect, operation: Operation) -> Shape {
@@ -110,7 +110,10 @@ fn gemini_ollama_and_cohere() {
         (r#"{"error":"boom"}"#, "failure"),
     ] {
         assert_eq!(
-            roles(of(Dialect::Ollama, Operation::Chat), &Event::new(Framing::Ndjson, None, data.as_bytes())),
+            roles(
+                of(Dialect::Ollama, Operation::Chat),
+                &Event::new(EventFormat::Ndjson, None, data.as_bytes())
+            ),
             role,
             "{data}"
         );
@@ -128,14 +131,14 @@ fn gemini_ollama_and_cohere() {
 fn sse_34_what_is_no_event_has_no_role() {
     for raw in [": [DONE]\n", "data: [DONE]\n", "\n", "id: 1\n\n"] {
         assert_eq!(
-            roles(of(Dialect::OpenAi, Operation::Chat), &Event::from_raw(Framing::Sse, raw.into())),
+            roles(of(Dialect::OpenAi, Operation::Chat), &Event::from_raw(EventFormat::Sse, raw.into())),
             ""
         );
     }
     assert_eq!(
         roles(
             of(Dialect::OpenAi, Operation::Chat),
-            &Event::from_raw(Framing::Sse, "data:[DONE]\r\n\r\n".into())
+            &Event::from_raw(EventFormat::Sse, "data:[DONE]\r\n\r\n".into())
         ),
         "end"
     );
@@ -246,7 +249,7 @@ fn an_event_looks_like_one_of_one_stream_at_most() {
         let mut claims: Vec<*const Stream> = Dialect::ALL
             .iter()
             .flat_map(|dialect| dialect.provider().streams)
-            .filter(|stream| (stream.looks)(Framing::Sse, document.root()))
+            .filter(|stream| (stream.looks)(EventFormat::Sse, document.root()))
             .map(|stream| std::ptr::from_ref(*stream))
             .collect();
         claims.sort_unstable();

@@ -29,7 +29,7 @@ impl Accumulator {
             Delta::Reasoning { choice, text } => {
                 self.add(choice, Part::Reasoning(Reasoning { text, seal: None }))
             }
-            Delta::Seal { choice, seal } => {
+            Delta::Signature { choice, seal } => {
                 self.add(choice, Part::Reasoning(Reasoning { text: String::new(), seal: Some(seal) }));
             }
             Delta::Refusal { choice, text } => self.add(choice, Part::Refusal(text)),
@@ -87,7 +87,7 @@ impl Accumulator {
         }
     }
 
-    fn begin_call(&mut self, index: usize, id: String, name: String, seal: Option<super::Seal>) {
+    fn begin_call(&mut self, index: usize, id: String, name: String, seal: Option<super::Signature>) {
         let Some(choice) = self.choice(index) else { return };
         let at = choice.parts.len();
         choice.push(Part::ToolCall(ToolCall { id, name, arguments: String::new(), seal }));

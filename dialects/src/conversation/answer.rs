@@ -6,7 +6,7 @@ use super::{Delta, Json, Part, Reasoning, Unmapped};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
     /// What is told before anything is said.
-    pub head: Head,
+    pub head: AnswerStart,
     /// The answers: one, unless the request asked for several.
     pub choices: Vec<Choice>,
     /// What was used.
@@ -17,7 +17,7 @@ pub struct Answer {
 
 /// What is told of an answer before anything is said.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Head {
+pub struct AnswerStart {
     /// The answer's id. Empty in formats without ids.
     pub id: String,
     /// The model that answers.
@@ -129,7 +129,7 @@ impl Usage {
 
 impl Answer {
     /// An answer with one choice.
-    pub fn new(head: Head, parts: Vec<Part>, stop: Stop, usage: Usage) -> Self {
+    pub fn new(head: AnswerStart, parts: Vec<Part>, stop: Stop, usage: Usage) -> Self {
         let choice = Choice { parts, stop: Some(stop), logprobs: None };
         Self { head, choices: vec![choice], usage: Some(usage), unmapped: Vec::new() }
     }

@@ -6,10 +6,10 @@ mod stream;
 mod write;
 
 use super::{
-    Answer, Codec, ErrorKind, FieldError, Request, Seal, StreamReader, StreamWriter, Untranslatable, Usage,
-    Written, text::object,
+    Answer, Codec, ErrorKind, FieldError, Request, Signature, StreamReader, StreamWriter, Untranslatable,
+    Usage, Written, text::object,
 };
-use crate::Framing;
+use crate::EventFormat;
 
 /// Anthropic's messages.
 pub const ANTHROPIC: &dyn Codec = &Anthropic;
@@ -22,8 +22,8 @@ impl Codec for Anthropic {
         NAME
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
+    fn framing(&self) -> EventFormat {
+        EventFormat::Sse
     }
 
     fn read_request(&self, _path: &str, body: &[u8]) -> Result<Request, FieldError> {
@@ -71,10 +71,10 @@ const ERRORS: &[(ErrorKind, &str)] = &[
     (ErrorKind::Timeout, "timeout_error"),
 ];
 
-fn signature(data: String) -> Seal {
-    Seal { format: NAME, data, id: None, is_redacted: false }
+fn signature(data: String) -> Signature {
+    Signature { format: NAME, data, id: None, is_redacted: false }
 }
 
-fn redacted(data: String) -> Seal {
-    Seal { is_redacted: true, ..signature(data) }
+fn redacted(data: String) -> Signature {
+    Signature { is_redacted: true, ..signature(data) }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::{Answer, Delta, FieldError, Json, Loss, Request, Untranslatable};
-use crate::{Event, Framing};
+use crate::{Event, EventFormat};
 
 /// One provider's wire format of conversations.
 ///
@@ -14,7 +14,7 @@ pub trait Codec: Debug + Send + Sync {
     fn name(&self) -> &'static str;
 
     /// How its streams are cut into events.
-    fn framing(&self) -> Framing;
+    fn framing(&self) -> EventFormat;
 
     /// Reads a request. `path` is that of the URL: Gemini names the model there, and whether a stream is wanted.
     ///
@@ -96,7 +96,7 @@ impl Frame {
     }
 
     /// As it is sent.
-    pub fn event(&self, framing: Framing) -> Event {
+    pub fn event(&self, framing: EventFormat) -> Event {
         Event::new(framing, self.name, self.data.as_bytes())
     }
 }

@@ -1,12 +1,12 @@
 //! An answer as a stream.
 
-use super::{Head, Json, Media, Part, Seal, Stop, Usage};
+use super::{AnswerStart, Json, Media, Part, Signature, Stop, Usage};
 
 /// One step of a streamed answer, in no provider's words.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Delta {
     /// The stream begins.
-    Start(Head),
+    Start(AnswerStart),
     /// A piece of text.
     Text {
         /// Which of several answers it belongs to, from 0.
@@ -24,11 +24,11 @@ pub enum Delta {
         text: String,
     },
     /// The proof of the thought before it, or, if it is redacted, a thought that is not shown.
-    Seal {
+    Signature {
         /// Which of several answers it belongs to.
         choice: usize,
         /// The proof.
-        seal: Seal,
+        seal: Signature,
     },
     /// A piece of the words by which the model declines.
     Refusal {
@@ -55,7 +55,7 @@ pub enum Delta {
         /// The tool.
         name: String,
         /// What the provider wants to see again when the call is sent back.
-        seal: Option<Seal>,
+        seal: Option<Signature>,
     },
     /// A piece of the arguments of a call. Pieces of several calls may alternate.
     Arguments {
@@ -99,7 +99,9 @@ impl Delta {
             Part::Reasoning(said) => {
                 let text = Self::Reasoning { choice, text: said.text.clone() };
                 let text = (!said.text.is_empty()).then_some(text);
-                text.into_iter().chain(said.seal.clone().map(|seal| Self::Seal { choice, seal })).collect()
+                text.into_iter()
+                    .chain(said.seal.clone().map(|seal| Self::Signature { choice, seal }))
+                    .collect()
             }
             Part::ToolCall(said) => {
                 let call = *calls;

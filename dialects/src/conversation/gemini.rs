@@ -8,9 +8,10 @@ mod write;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{
-    Answer, Codec, ErrorKind, FieldError, Request, Seal, StreamReader, StreamWriter, Untranslatable, Written,
+    Answer, Codec, ErrorKind, FieldError, Request, Signature, StreamReader, StreamWriter, Untranslatable,
+    Written,
 };
-use crate::Framing;
+use crate::EventFormat;
 
 /// Google's Gemini. Streams are asked for as server-sent events.
 pub const GEMINI: &dyn Codec = &Gemini;
@@ -23,8 +24,8 @@ impl Codec for Gemini {
         NAME
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
+    fn framing(&self) -> EventFormat {
+        EventFormat::Sse
     }
 
     fn read_request(&self, path: &str, body: &[u8]) -> Result<Request, FieldError> {
@@ -74,6 +75,6 @@ const ERRORS: &[(ErrorKind, &str)] = &[
     (ErrorKind::Timeout, "DEADLINE_EXCEEDED"),
 ];
 
-fn seal(data: String) -> Seal {
-    Seal { format: NAME, data, id: None, is_redacted: false }
+fn seal(data: String) -> Signature {
+    Signature { format: NAME, data, id: None, is_redacted: false }
 }

@@ -6,7 +6,7 @@ mod stream;
 mod write;
 
 use super::{Answer, Codec, FieldError, Request, StreamReader, StreamWriter, Untranslatable, Written};
-use crate::Framing;
+use crate::EventFormat;
 
 /// Ollama's own chat.
 pub const OLLAMA: &dyn Codec = &Ollama;
@@ -19,8 +19,8 @@ impl Codec for Ollama {
         NAME
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Ndjson
+    fn framing(&self) -> EventFormat {
+        EventFormat::Ndjson
     }
 
     fn read_request(&self, _path: &str, body: &[u8]) -> Result<Request, FieldError> {

@@ -111,7 +111,7 @@ pub struct Media {
     /// What it is.
     pub kind: MediaKind,
     /// Where its bytes are.
-    pub source: Source,
+    pub source: MediaSource,
     /// How closely it is to be looked at (OpenAI: `low`, `high`, `auto`).
     pub detail: Option<String>,
     /// The name of the file.
@@ -150,7 +150,7 @@ impl MediaKind {
 
 /// Where the bytes of a medium are.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub enum MediaSource {
     /// In the request.
     Base64 {
         /// The media type, such as `image/png`.
@@ -171,7 +171,7 @@ pub enum Source {
     Text(String),
 }
 
-impl Source {
+impl MediaSource {
     /// What a URL points to: the data itself, if it is a `data:` URL in base64.
     pub(super) fn of_url(url: &str) -> Self {
         let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
@@ -201,7 +201,7 @@ pub struct ToolCall {
     /// The arguments as the model wrote them: JSON text, which may be cut or wrong. Empty: none.
     pub arguments: String,
     /// What the provider wants to see again when the call is sent back.
-    pub seal: Option<Seal>,
+    pub seal: Option<Signature>,
 }
 
 impl ToolCall {
@@ -238,12 +238,12 @@ pub struct Reasoning {
     /// The thought, or a summary. Empty if the provider keeps it to itself.
     pub text: String,
     /// What the provider wants to see again when the thought is sent back.
-    pub seal: Option<Seal>,
+    pub seal: Option<Signature>,
 }
 
 /// A provider's own proof of something that it said. It means nothing to any other provider.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seal {
+pub struct Signature {
     /// The name of the format that it came in.
     pub format: &'static str,
     /// The proof: a signature, or encrypted content.

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Event, Piece, meter::Place};
+use super::{ChunkKind, Event, meter::Place};
 
 /// What comes before an element (white space and a comma), the element, and what comes after it.
 pub(super) fn split(raw: &[u8]) -> (&[u8], &[u8], &[u8]) {
@@ -18,14 +18,16 @@ pub(super) fn fit(piece: Event, place: Place, separator: &[u8]) -> Bytes {
     let (lead, element, _) = split(&piece.raw);
     let unled = piece.raw.slice(lead.len()..);
     match (piece.piece, place) {
-        (Piece::Event | Piece::Open, Place::Before) if !element.is_empty() => concat(b"[", &unled),
-        (Piece::Event | Piece::Open, Place::Opened | Place::Comma) if lead.contains(&b',') => unled,
-        (Piece::Event | Piece::Open, Place::Between) if !element.is_empty() && !lead.contains(&b',') => {
+        (ChunkKind::Event | ChunkKind::Open, Place::Before) if !element.is_empty() => concat(b"[", &unled),
+        (ChunkKind::Event | ChunkKind::Open, Place::Opened | Place::Comma) if lead.contains(&b',') => unled,
+        (ChunkKind::Event | ChunkKind::Open, Place::Between)
+            if !element.is_empty() && !lead.contains(&b',') =>
+        {
             concat(if separator.contains(&b',') { separator } else { USUAL }, &unled)
         }
-        (Piece::Bracket, Place::Before) if element == b"]" => concat(b"[", &piece.raw),
-        (Piece::Bracket, Place::Before) => piece.raw,
-        (Piece::Bracket, _) if element == b"[" => Bytes::new(),
+        (ChunkKind::Bracket, Place::Before) if element == b"]" => concat(b"[", &piece.raw),
+        (ChunkKind::Bracket, Place::Before) => piece.raw,
+        (ChunkKind::Bracket, _) if element == b"[" => Bytes::new(),
         _ => piece.raw,
     }
 }

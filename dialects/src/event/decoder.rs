@@ -2,7 +2,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Event, Framing, Meter, Piece, meter::Mark};
+use super::{ChunkKind, Event, EventFormat, Meter, meter::Mark};
 
 /// Cuts the bytes of a streamed body into events.
 ///
@@ -37,13 +37,13 @@ impl Decoder {
     /// A decoder at the start of a body. An event of more than `max_event` bytes, its blank line not counted, passes
     /// in pieces that are no events: it cannot be held, dropped or changed, and is counted in
     /// [`oversize`](Self::oversize).
-    pub fn new(framing: Framing, max_event: usize) -> Self {
+    pub fn new(framing: EventFormat, max_event: usize) -> Self {
         Self::resume(framing, max_event, Meter::new(framing))
     }
 
     /// A decoder that takes over where a meter of the same framing stands. If that is in the middle of an event, the
     /// rest of the event passes as pieces that are no events.
-    pub fn resume(framing: Framing, max_event: usize, at: Meter) -> Self {
+    pub fn resume(framing: EventFormat, max_event: usize, at: Meter) -> Self {
         debug_assert_eq!(framing, at.framing(), "the meter follows the same body");
         let passing = if at.at_boundary() { Passing::No } else { Passing::Begun };
         Self { meter: at, max_event, input: VecDeque::new(), held: BytesMut::new(), passing, oversize: 0 }
@@ -106,7 +106,7 @@ impl Decoder {
             self.held.extend_from_slice(&chunk);
         }
         let rest = self.held.split().freeze();
-        Some(self.piece(rest, Piece::Rest))
+        Some(self.piece(rest, ChunkKind::Rest))
     }
 
     /// Events so far that passed in pieces because they were too large, counted when they end.
@@ -127,12 +127,12 @@ impl Decoder {
     /// Takes a part that ends at a mark, or in the middle of an event.
     fn take(&mut self, part: Bytes, mark: Option<Mark>) -> Option<Event> {
         let Some(mark) = mark else {
-            let kind = if self.meter.is_lost() { Piece::Lost } else { Piece::Open };
+            let kind = if self.meter.is_lost() { ChunkKind::Lost } else { ChunkKind::Open };
             if self.passing != Passing::No {
                 return Some(self.piece(part, kind));
             }
             self.held.extend_from_slice(&part);
-            if self.held.len() <= self.max_event && kind == Piece::Open {
+            if self.held.len() <= self.max_event && kind == ChunkKind::Open {
                 return None;
             }
             self.passing = Passing::TooLarge;
@@ -152,24 +152,24 @@ impl Decoder {
             passing == Passing::TooLarge || raw.len() - end_len(self.meter.framing(), &raw) > self.max_event;
         self.oversize += u64::from(is_event && too_large && passing != Passing::Begun);
         let piece = match passing {
-            Passing::No if is_event && !too_large => Piece::Event,
-            Passing::No if !is_event && !is_damaged => Piece::between_events(self.meter.framing(), &raw),
-            _ => Piece::Rest,
+            Passing::No if is_event && !too_large => ChunkKind::Event,
+            Passing::No if !is_event && !is_damaged => ChunkKind::between_events(self.meter.framing(), &raw),
+            _ => ChunkKind::Rest,
         };
         Some(self.piece(raw, piece))
     }
 
-    fn piece(&self, raw: Bytes, piece: Piece) -> Event {
+    fn piece(&self, raw: Bytes, piece: ChunkKind) -> Event {
         Event::piece(self.meter.framing(), raw, piece)
     }
 }
 
 /// The length of the last line end. It does not count as part of an event, so that the verdict on its size does not
 /// hang on whether the LF of a last CRLF has come already.
-fn end_len(framing: Framing, raw: &[u8]) -> usize {
+fn end_len(framing: EventFormat, raw: &[u8]) -> usize {
     match framing {
-        Framing::Sse if raw.ends_with(b"\r\n") => 2,
-        Framing::Sse | Framing::Ndjson => 1,
-        Framing::JsonArray | Framing::AwsEventStream => 0,
+        EventFormat::Sse if raw.ends_with(b"\r\n") => 2,
+        EventFormat::Sse | EventFormat::Ndjson => 1,
+        EventFormat::JsonArray | EventFormat::AwsEventStream => 0,
     }
 }

@@ -1,4 +1,4 @@
-use super::{Event, Framing, line::LineEnd};
+use super::{Event, EventFormat, line::LineEnd};
 
 mod array;
 mod frames;
@@ -12,7 +12,7 @@ use lines::Lines;
 /// Follows the framing of a streamed body without copying, and counts its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
-    framing: Framing,
+    framing: EventFormat,
     events: u64,
     /// Bytes since the last boundary.
     tail: u64,
@@ -47,17 +47,17 @@ pub(super) enum Mark {
 
 impl Meter {
     /// A meter at the start of a body.
-    pub fn new(framing: Framing) -> Self {
+    pub fn new(framing: EventFormat) -> Self {
         let scan = match framing {
-            Framing::Sse | Framing::Ndjson => Scan::Lines(Lines::default()),
-            Framing::JsonArray => Scan::Array(Array::default()),
-            Framing::AwsEventStream => Scan::Frames(Frames::default()),
+            EventFormat::Sse | EventFormat::Ndjson => Scan::Lines(Lines::default()),
+            EventFormat::JsonArray => Scan::Array(Array::default()),
+            EventFormat::AwsEventStream => Scan::Frames(Frames::default()),
         };
         Self { framing, scan, ..Self::default() }
     }
 
     /// A meter in front of an event that is not the first.
-    pub(super) fn before_event(framing: Framing) -> Self {
+    pub(super) fn before_event(framing: EventFormat) -> Self {
         let mut meter = Self::new(framing);
         match &mut meter.scan {
             Scan::Array(array) => array.open(),
@@ -119,7 +119,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn framing(&self) -> Framing {
+    pub(super) fn framing(&self) -> EventFormat {
         self.framing
     }
 
@@ -145,7 +145,7 @@ impl Meter {
     pub(super) fn step(&mut self, bytes: &[u8]) -> (usize, Option<Mark>) {
         let was_lost = self.is_lost();
         let (used, mark) = match &mut self.scan {
-            Scan::Lines(lines) if self.framing == Framing::Sse => lines.step_sse(bytes, self.tail == 0),
+            Scan::Lines(lines) if self.framing == EventFormat::Sse => lines.step_sse(bytes, self.tail == 0),
             Scan::Lines(lines) => lines.step_ndjson(bytes),
             Scan::Array(array) => array.step(bytes),
             Scan::Frames(frames) => frames.step(bytes),

@@ -8,7 +8,7 @@ mod properties;
 
 const LIMIT: usize = 1 << 20;
 
-fn decode_with(framing: Framing, max_event: usize, chunks: &[&[u8]]) -> (Vec<Event>, Decoder) {
+fn decode_with(framing: EventFormat, max_event: usize, chunks: &[&[u8]]) -> (Vec<Event>, Decoder) {
     let mut decoder = Decoder::new(framing, max_event);
     let mut pieces = Vec::new();
     for chunk in chunks {
@@ -20,10 +20,10 @@ fn decode_with(framing: Framing, max_event: usize, chunks: &[&[u8]]) -> (Vec<Eve
 }
 
 fn decode(chunks: &[&[u8]]) -> Vec<Event> {
-    decode_with(Framing::Sse, LIMIT, chunks).0
+    decode_with(EventFormat::Sse, LIMIT, chunks).0
 }
 
-fn metered(framing: Framing, chunks: &[&[u8]]) -> Meter {
+fn metered(framing: EventFormat, chunks: &[&[u8]]) -> Meter {
     let mut meter = Meter::new(framing);
     chunks.iter().for_each(|chunk| meter.feed(chunk));
     meter

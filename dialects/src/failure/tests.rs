@@ -4,10 +4,15 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const FACTS: Facts<'_> =
-    Facts { model: "gpt-4o", collection: "docs", id: 7, now: 1_764_460_800, retry_after: None };
+const FACTS: FailureContext<'_> =
+    FailureContext { model: "gpt-4o", collection: "docs", id: 7, now: 1_764_460_800, retry_after: None };
 
-fn failure(dialect: Dialect, operation: Operation, cause: Cause, facts: &Facts<'_>) -> (Failure, Value) {
+fn failure(
+    dialect: Dialect,
+    operation: Operation,
+    cause: Cause,
+    facts: &FailureContext<'_>,
+) -> (Failure, Value) {
     let failure = render(Some(dialect), Some(operation), cause, facts).unwrap();
     let body = serde_json::from_slice(&failure.body).unwrap();
     (failure, body)
@@ -43,7 +48,7 @@ fn r_f3_openai_limits_tokens_as_openai_does() {
 
 #[test]
 fn r_f3_the_text_and_the_header_tell_the_same_wait() {
-    let facts = Facts { retry_after: Some(Duration::from_secs(20)), ..FACTS };
+    let facts = FailureContext { retry_after: Some(Duration::from_secs(20)), ..FACTS };
     let (failure, body) = failure(Dialect::OpenAi, Operation::Responses, Cause::RateLimitRequests, &facts);
     let message = body["error"]["message"].as_str().unwrap();
     assert!(message.contains("(RPM): Limit 3, Used 3, Requested 1. Please try again in 20s."), "{message}");
@@ -98,7 +103,11 @@ fn openai_fails_and_is_overloaded() {
 
 #[test]
 fn anthropic_limits_as_anthropic_does() {
-    let facts = Facts { model: "claude-opus-4-6", retry_after: Some(Duration::from_millis(15_500)), ..FACTS };
+    let facts = FailureContext {
+        model: "claude-opus-4-6",
+        retry_after: Some(Duration::from_millis(15_500)),
+        ..FACTS
+    };
     let (failure, body) = failure(Dialect::Anthropic, Operation::Chat, Cause::RateLimitTokens, &facts);
     assert_eq!(failure.status, 429);
     assert_eq!((&body["type"], &body["error"]["type"]), (&json!("error"), &json!("rate_limit_error")));
@@ -135,7 +144,7 @@ fn anthropic_says_the_rest_as_anthropic_does() {
 
 #[test]
 fn ids_have_the_form_of_the_providers_and_differ() {
-    let facts = |id| Facts { id, ..FACTS };
+    let facts = |id| FailureContext { id, ..FACTS };
     let id_of = |dialect, id, name: &str| {
         let (_, body) = failure(dialect, Operation::Chat, Cause::Overloaded, &facts(id));
         body[name].as_str().unwrap_or_default().to_owned()
@@ -201,7 +210,7 @@ fn sse_26_a_failure_within_a_stream_is_the_dialects_own() {
 
 #[test]
 fn gemini_says_the_wait_in_the_body() {
-    let facts = Facts { model: "gemini-2.5-pro", ..FACTS };
+    let facts = FailureContext { model: "gemini-2.5-pro", ..FACTS };
     let (failure, body) = failure(Dialect::Gemini, Operation::Chat, Cause::RateLimitRequests, &facts);
     assert_eq!((failure.status, &body["error"]["status"]), (429, &json!("RESOURCE_EXHAUSTED")));
     assert_eq!(body["error"]["details"][2]["retryDelay"], "26s");
@@ -351,7 +360,9 @@ fn an_answer_that_is_no_failure_is_not_rendered_as_one() {
 
 #[test]
 fn the_same_facts_give_the_same_bytes_and_others_other_ids() {
-    let of = |id| render(Some(Dialect::OpenAi), None, Cause::ServerError, &Facts { id, ..FACTS }).unwrap();
+    let of = |id| {
+        render(Some(Dialect::OpenAi), None, Cause::ServerError, &FailureContext { id, ..FACTS }).unwrap()
+    };
     assert_eq!(of(1), of(1));
     assert_ne!(header(&of(1), "x-request-id"), header(&of(2), "x-request-id"));
 }

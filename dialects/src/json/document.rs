@@ -18,20 +18,20 @@ pub struct Document<'b> {
 #[derive(Clone, Debug)]
 struct Entry {
     kind: Kind,
-    key: Option<Place>,
-    span: Place,
+    key: Option<PackedSpan>,
+    span: PackedSpan,
     /// The first entry that is not within this one.
     after: u32,
 }
 
 /// A span, in half the space. A large body has a million of them.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PackedSpan {
     start: u32,
     end: u32,
 }
 
-impl Place {
+impl PackedSpan {
     /// Of a body that is short enough.
     fn of(span: &Span) -> Self {
         let short = |at| u32::try_from(at).unwrap_or(u32::MAX);
@@ -79,21 +79,26 @@ impl<'b> Document<'b> {
         let scanned = scan(body, |token| {
             let next = u32::try_from(entries.len()).unwrap_or(u32::MAX);
             match token {
-                Token::Key(span) => key = Some(Place::of(&span)),
+                Token::Key(span) => key = Some(PackedSpan::of(&span)),
                 Token::Scalar(..) | Token::Open(..) if too_many || entries.len() >= MAX_VALUES => {
                     too_many = true;
                     return false;
                 }
                 Token::Scalar(kind, span) => {
-                    entries.push(Entry { kind, key: key.take(), span: Place::of(&span), after: next + 1 });
+                    entries.push(Entry {
+                        kind,
+                        key: key.take(),
+                        span: PackedSpan::of(&span),
+                        after: next + 1,
+                    });
                 }
                 Token::Open(kind, at) => {
                     open.push(entries.len());
-                    entries.push(Entry { kind, key: key.take(), span: Place::of(&(at..at)), after: 0 });
+                    entries.push(Entry { kind, key: key.take(), span: PackedSpan::of(&(at..at)), after: 0 });
                 }
                 Token::Close(end) => {
                     if let Some(entry) = open.pop().and_then(|index| entries.get_mut(index)) {
-                        entry.span.end = Place::of(&(end..end)).end;
+                        entry.span.end = PackedSpan::of(&(end..end)).end;
                         entry.after = next;
                     }
                 }
@@ -163,7 +168,7 @@ impl<'d> Node<'d> {
 
     /// Where its name lies, quotes included, if it is a member of an object.
     pub fn key_span(self) -> Option<Span> {
-        self.entry().key.map(Place::span)
+        self.entry().key.map(PackedSpan::span)
     }
 
     /// Its name, if it is a member of an object.

@@ -79,7 +79,7 @@ pub enum PatchOp {
 ///
 /// Of a value and another within it only the outer one is changed.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(try_from = "Spelt", into = "Spelt")]
+#[serde(try_from = "RawChange", into = "RawChange")]
 pub struct PathEdit {
     /// What to change.
     pub path: Path,
@@ -124,7 +124,7 @@ pub enum JsonType {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, Serialize)]
 #[serde(deny_unknown_fields, rename = "PathEdit")]
 #[schemars(example = serde_json::json!({"path": "$.choices[0].message.content", "truncate": 20}))]
-struct Spelt {
+struct RawChange {
     /// A JSONPath (RFC 9535), such as `$.choices[*].message.content`.
     path: Path,
     /// Replaces the value with this one.
@@ -149,11 +149,11 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
     Value::deserialize(deserializer).map(Some)
 }
 
-impl TryFrom<Spelt> for PathEdit {
+impl TryFrom<RawChange> for PathEdit {
     type Error = &'static str;
 
-    fn try_from(spelt: Spelt) -> Result<Self, Self::Error> {
-        let Spelt { path, set, delete, r#type, null, truncate } = spelt;
+    fn try_from(spelt: RawChange) -> Result<Self, Self::Error> {
+        let RawChange { path, set, delete, r#type, null, truncate } = spelt;
         let changes = [
             set.map(Change::Set),
             delete.filter(|yes| *yes).map(|_| Change::Delete),
@@ -169,7 +169,7 @@ impl TryFrom<Spelt> for PathEdit {
     }
 }
 
-impl From<PathEdit> for Spelt {
+impl From<PathEdit> for RawChange {
     fn from(PathEdit { path, change }: PathEdit) -> Self {
         let none = Self { path, ..Self::default() };
         match change {

@@ -2,7 +2,7 @@ use serde::Deserialize;
 
 use super::*;
 use crate::{
-    Facts,
+    FailureContext,
     failure::{Failure, in_stream, render},
 };
 
@@ -29,7 +29,7 @@ fn every_failure_has_the_class_of_its_cause() {
     for (dialect, operation) in everywhere() {
         for cause in Cause::ALL {
             for retry_after in [None, Some(Duration::from_secs(20))] {
-                let facts = Facts { model: "m", now: NOW, retry_after, ..Facts::default() };
+                let facts = FailureContext { model: "m", now: NOW, retry_after, ..FailureContext::default() };
                 let Some(failure) = render(dialect, operation, *cause, &facts) else { continue };
                 let outcome = of(dialect, operation, &failure);
                 let told = String::from_utf8_lossy(&failure.body).into_owned();
@@ -48,7 +48,7 @@ fn every_failure_in_a_stream_has_the_class_of_its_cause() {
     let (mut frames, mut wrong) = (0, Vec::new());
     for (dialect, operation) in everywhere() {
         for cause in Cause::ALL {
-            let facts = Facts { model: "m", now: NOW, ..Facts::default() };
+            let facts = FailureContext { model: "m", now: NOW, ..FailureContext::default() };
             for frame in in_stream(dialect, operation, *cause, &facts, 3) {
                 frames += 1;
                 let outcome = classify_event(dialect, operation, &frame).map(|outcome| outcome.class);
@@ -68,7 +68,7 @@ fn a_wait_that_is_told_is_read() {
     let wait = Duration::from_secs(20);
     for dialect in [Dialect::OpenAi, Dialect::Azure, Dialect::Anthropic, Dialect::Gemini, Dialect::Qdrant] {
         for cause in [Cause::RateLimitRequests, Cause::RateLimitTokens] {
-            let facts = Facts { now: NOW, retry_after: Some(wait), ..Facts::default() };
+            let facts = FailureContext { now: NOW, retry_after: Some(wait), ..FailureContext::default() };
             let failure = render(Some(dialect), None, cause, &facts).unwrap();
             assert_eq!(of(Some(dialect), None, &failure).wait, Some(wait), "{dialect} {cause}");
         }
@@ -147,7 +147,7 @@ fn recorded_responses_are_classified() {
                 Some(classify(dialect, operation, &response))
             }
             None => {
-                let event = Event::new(Framing::Sse, header("event"), body.as_bytes());
+                let event = Event::new(EventFormat::Sse, header("event"), body.as_bytes());
                 classify_event(dialect, operation, &event)
             }
         };

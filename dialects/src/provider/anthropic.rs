@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::{BLANK, Provider};
 use crate::{
-    Cause, Event, Facts, Failure, Finish, Framing, Operation,
+    Cause, Event, EventFormat, Failure, FailureContext, Finish, Operation,
     content::{Mark, Stream, any_filled, filled, kind},
-    dialect::{Asked, Claim},
+    dialect::{Claim, RequestLine},
     failure::whole_seconds,
     outcome::Sign::Word,
     parts::Parts,
@@ -51,7 +51,7 @@ pub(super) static PROVIDER: Provider = Provider {
     ..BLANK
 };
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     if asked.is_get() {
         return Claim::No;
     }
@@ -103,7 +103,7 @@ const OUTPUT_TOKENS_PER_MINUTE: u64 = 8_000;
 const CONTEXT: u64 = 200_000;
 const USUAL_WAIT: Duration = Duration::from_secs(5);
 
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (status, error) = said(cause, facts)?;
     let mut failure = Failure::json(status, &body(&error, facts)).with("request-id", request_id(facts));
     if is_rate_limit(cause) {
@@ -118,16 +118,16 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
 }
 
 /// An event of the name `error`, whose data is the very body that the error would have had before the stream.
-fn frame(cause: Cause, facts: &Facts<'_>) -> Option<Event> {
+fn frame(cause: Cause, facts: &FailureContext<'_>) -> Option<Event> {
     let (_, error) = said(cause, facts)?;
-    Some(Event::new(Framing::Sse, Some("error"), body(&error, facts).to_string().as_bytes()))
+    Some(Event::new(EventFormat::Sse, Some("error"), body(&error, facts).to_string().as_bytes()))
 }
 
-fn body(error: &Value, facts: &Facts<'_>) -> Value {
+fn body(error: &Value, facts: &FailureContext<'_>) -> Value {
     json!({"type": "error", "error": error, "request_id": request_id(facts)})
 }
 
-fn said(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {
+fn said(cause: Cause, facts: &FailureContext<'_>) -> Option<(u16, Value)> {
     let (status, kind, message) = words(cause, facts)?;
     let mut error = json!({"type": kind, "message": message});
     let detail = match cause {
@@ -141,7 +141,7 @@ fn said(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {
 
 /// Types and statuses are documented or in the SDK's source. The texts of `auth`, `permission`, `billing`, `conflict`,
 /// `timeout`, `slow_down`, `spend_limit` and `invalid_request` are general knowledge.
-fn words(cause: Cause, facts: &Facts<'_>) -> Option<(u16, &'static str, String)> {
+fn words(cause: Cause, facts: &FailureContext<'_>) -> Option<(u16, &'static str, String)> {
     let said = |status, kind, message: &str| Some((status, kind, message.to_owned()));
     match cause {
         Cause::RateLimitTokens | Cause::RateLimitRequests => {
@@ -200,7 +200,7 @@ fn is_rate_limit(cause: Cause) -> bool {
     matches!(cause, Cause::RateLimitTokens | Cause::RateLimitRequests)
 }
 
-fn limit_text(cause: Cause, facts: &Facts<'_>) -> String {
+fn limit_text(cause: Cause, facts: &FailureContext<'_>) -> String {
     let limit = match cause {
         Cause::RateLimitTokens => "30,000 input tokens",
         _ => "50 requests",
@@ -215,7 +215,7 @@ fn limit_text(cause: Cause, facts: &Facts<'_>) -> String {
 }
 
 /// The four buckets as the cause has left them. What remains of tokens is rounded to thousands.
-fn with_limits(failure: Failure, cause: Cause, facts: &Facts<'_>) -> Failure {
+fn with_limits(failure: Failure, cause: Cause, facts: &FailureContext<'_>) -> Failure {
     let later = facts.now.saturating_add(whole_seconds(facts.wait_or(USUAL_WAIT)));
     let (requests, input) = match cause {
         Cause::RateLimitRequests => ((0, later), (INPUT_TOKENS_PER_MINUTE, facts.now)),
@@ -246,6 +246,6 @@ fn time(seconds: u64) -> String {
     Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX).to_string()
 }
 
-fn request_id(facts: &Facts<'_>) -> String {
+fn request_id(facts: &FailureContext<'_>) -> String {
     format!("req_011C{}", facts.base58(20))
 }

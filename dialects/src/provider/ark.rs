@@ -8,7 +8,7 @@ use super::{
     openai,
 };
 use crate::{
-    Cause, Facts, Failure,
+    Cause, Failure, FailureContext,
     outcome::Sign::{Text, Word},
 };
 
@@ -41,7 +41,7 @@ pub(super) static PROVIDER: Provider = Provider {
 };
 
 /// The codes of rate limits are general knowledge; the envelope is documented.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let Plain { status, message, .. } = plain(cause, facts)?;
     let (code, kind) = match cause {
         Cause::RateLimitTokens => ("RateLimitExceeded.EndpointTPMExceeded", "TooManyRequests"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{OPENAI_SHAPED, Provider, compatible::plain, openai};
 use crate::{
-    Cause, Facts, Failure,
+    Cause, Failure, FailureContext,
     failure::whole_seconds,
     outcome::Sign::{Text, Word},
 };
@@ -38,7 +38,7 @@ const USUAL_WAIT: Duration = Duration::from_secs(6);
 
 /// Azure's `code` is a string and there is no `type`; the rate limit's text is that of users' reports, other texts are
 /// general knowledge.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let error = |status, code: &str, message: String| {
         Failure::json(status, &json!({"error": {"code": code, "message": message}}))
             .with("apim-request-id", facts.uuid())

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{BLANK, Provider, anthropic};
 use crate::{
-    Cause, Event, Facts, Failure, Finish, Framing, Operation,
+    Cause, Event, EventFormat, Failure, FailureContext, Finish, Operation,
     content::{Mark, Stream, any_filled, filled},
     dialect::Claim,
     embeddings::{Numbers, Vectors},
@@ -27,7 +27,7 @@ pub(super) static PROVIDER: Provider = Provider {
     },
     has_model_in_path: true,
     streams: &[&CONVERSE],
-    framing: Framing::AwsEventStream,
+    framing: EventFormat::AwsEventStream,
     asks_for_stream: |head| match &*head.last_step() {
         "invoke-with-response-stream" | "converse-stream" => Some(true),
         "invoke" | "converse" => Some(false),
@@ -143,7 +143,7 @@ fn invoked(root: Node<'_>, mark: Mark) -> bool {
 
 /// The exceptions and their statuses are those of the service model; the header's form and the texts are general
 /// knowledge.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (status, exception, message) = said(cause)?;
     Some(
         Failure::json(status, &json!({"message": message}))

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{BLANK, Provider, store::told};
 use crate::{
-    Cause, Facts, Failure, Operation,
-    dialect::{Asked, Claim},
+    Cause, Failure, FailureContext, Operation,
+    dialect::{Claim, RequestLine},
     hits::{Hits, array},
     outcome::Sign::{Text, Word},
 };
@@ -45,7 +45,7 @@ static HITS: Hits = Hits {
 /// Each query has a list in each of them, and these lists run in parallel.
 const COLUMNS: &[&str] = &["ids", "distances", "documents", "metadatas", "embeddings", "uris", "data"];
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     let Some(at) = asked.steps.iter().position(|step| *step == "collections") else { return Claim::No };
     let (before, within) = (&asked.steps[..at], &asked.steps[at + 1..]);
     if !before.contains(&"tenants") && before != ["api", "v1"] {
@@ -62,7 +62,7 @@ fn path(asked: &Asked<'_>) -> Claim {
 }
 
 /// The name decides about the status.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (_, text) = told(cause, facts)?;
     let (name, status) = match cause {
         Cause::RateLimitRequests | Cause::RateLimitTokens => ("RateLimitError", 429),

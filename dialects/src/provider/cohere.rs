@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Failure, Finish, Operation,
     content::{Mark, Stream, filled, kind},
-    dialect::{Asked, Claim},
+    dialect::{Claim, RequestLine},
     embeddings::{Numbers, Vectors, list},
     json::Node,
     parts::Parts,
@@ -61,7 +61,7 @@ fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
     types.into_iter().filter_map(|(name, numbers)| of(name, numbers)).collect()
 }
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     match asked.tail() {
         _ if asked.is_get() => Claim::No,
         ("v1" | "v2", "chat") => Claim::For(Operation::Chat),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Provider, openai};
-use crate::{Cause, Event, Facts, Failure, Finish, Framing, Operation, dialect::Claim, parts::Parts};
+use crate::{
+    Cause, Event, EventFormat, Failure, FailureContext, Finish, Operation, dialect::Claim, parts::Parts,
+};
 
 /// A server of OpenAI's API of which nothing else is known. It has no path of its own.
 pub(super) const OPENAI_SHAPED: Provider = Provider {
@@ -91,7 +93,7 @@ pub(super) const OPENAI_SHAPED: Provider = Provider {
 const USUAL_WAIT: Duration = Duration::from_secs(6);
 
 /// Adds `retry-after` where a limit is the cause.
-pub(super) fn limited(failure: Failure, cause: Cause, facts: &Facts<'_>) -> Failure {
+pub(super) fn limited(failure: Failure, cause: Cause, facts: &FailureContext<'_>) -> Failure {
     match (cause, facts.retry_after) {
         (Cause::RateLimitTokens | Cause::RateLimitRequests, _) => {
             failure.with_retry_after(facts.wait_or(USUAL_WAIT))
@@ -107,7 +109,7 @@ pub(super) fn frame(
     provider: &Provider,
     operation: Option<Operation>,
     cause: Cause,
-    facts: &Facts<'_>,
+    facts: &FailureContext<'_>,
     seq: u64,
 ) -> Option<Event> {
     let failure = (provider.failure)(operation, cause, facts)?;
@@ -128,12 +130,12 @@ pub(super) fn frame(
         "param": error.get("param"),
         "sequence_number": seq,
     });
-    Some(Event::new(Framing::Sse, Some("error"), flat.to_string().as_bytes()))
+    Some(Event::new(EventFormat::Sse, Some("error"), flat.to_string().as_bytes()))
 }
 
 /// An unnamed event.
 pub(super) fn data(value: &Value) -> Event {
-    Event::new(Framing::Sse, None, value.to_string().as_bytes())
+    Event::new(EventFormat::Sse, None, value.to_string().as_bytes())
 }
 
 /// A cause in the words that most providers use.
@@ -152,7 +154,7 @@ impl Plain {
 }
 
 /// None for what only vector stores know, for what is no failure, and for what a gateway says.
-pub(super) fn plain(cause: Cause, facts: &Facts<'_>) -> Option<Plain> {
+pub(super) fn plain(cause: Cause, facts: &FailureContext<'_>) -> Option<Plain> {
     const INVALID: &str = "invalid_request_error";
     let said =
         |status, kind, code, message: &str| Some(Plain { status, kind, code, message: message.to_owned() });

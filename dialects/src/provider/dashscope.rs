@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::{OPENAI_SHAPED, Provider, compatible::plain, openai};
 use crate::{
-    Cause, Facts, Failure, Operation,
+    Cause, Failure, FailureContext, Operation,
     content::{Mark, Stream, any_filled, filled, items},
-    dialect::{Asked, Claim},
+    dialect::{Claim, RequestLine},
     embeddings::{Vectors, list},
     json::Node,
     outcome::Sign::{Text, Word},
@@ -129,7 +129,7 @@ fn choices(root: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     root.get("output").into_iter().flat_map(|output| items(output, "choices").chain([output]))
 }
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     match asked.tail() {
         _ if matches!(asked.steps, ["compatible-mode", ..]) => openai::claim(asked, true),
         _ if asked.is_get() => Claim::No,
@@ -141,7 +141,7 @@ fn path(asked: &Asked<'_>) -> Claim {
 
 /// The codes are documented; that the compatible mode wraps them as OpenAI does is general knowledge. The misspelling is
 /// the provider's own.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let plain = plain(cause, facts)?;
     let (status, code, kind, message) = match cause {
         Cause::RateLimitRequests => (

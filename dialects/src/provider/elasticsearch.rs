@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{BLANK, Provider, store::told};
 use crate::{
-    Cause, Facts, Failure, Operation,
-    dialect::{Asked, Claim},
+    Cause, Failure, FailureContext, Operation,
+    dialect::{Claim, RequestLine},
     hits::{Hits, array},
     json::Node,
     outcome::Sign::{Text, Word},
@@ -63,7 +63,7 @@ fn searches(root: Node<'_>) -> impl Iterator<Item = Node<'_>> {
     several.into_iter().flat_map(Node::children).chain(one)
 }
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     Claim::For(match asked.steps {
         [.., "_search" | "_knn_search" | "_msearch"] => Operation::VectorSearch,
         [.., "_bulk"] => Operation::VectorUpsert,
@@ -79,7 +79,7 @@ fn path(asked: &Asked<'_>) -> Claim {
     })
 }
 
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (status, reason) = told(cause, facts)?;
     let kind = match cause {
         Cause::RateLimitRequests | Cause::RateLimitTokens => "es_rejected_execution_exception",

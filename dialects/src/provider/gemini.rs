@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{BLANK, Provider, compatible::data};
 use crate::{
-    Cause, Facts, Failure, Finish, Framing, Operation,
+    Cause, EventFormat, Failure, FailureContext, Finish, Operation,
     content::{Mark, Stream, any_filled, filled, items},
-    dialect::{Asked, Claim},
+    dialect::{Claim, RequestLine},
     embeddings::{Vectors, list},
-    form::Head,
+    form::RequestHead,
     json::Node,
     outcome::Sign::{Text, Word},
     parts::Parts,
@@ -23,7 +23,7 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     has_model_in_path: true,
     streams: &[&GENERATE],
-    framing_of_json: Some(Framing::JsonArray),
+    framing_of_json: Some(EventFormat::JsonArray),
     asks_for_stream,
     failure: |_, cause, facts| failure(cause, facts),
     // An `error` object as the data, which is what the SDK looks for. No capture of a real one is known.
@@ -80,13 +80,13 @@ fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
 }
 
 /// `streamGenerateContent`, and Vertex's `streamRawPredict`.
-fn asks_for_stream(head: &Head<'_>) -> Option<bool> {
+fn asks_for_stream(head: &RequestHead<'_>) -> Option<bool> {
     let step = head.last_step();
     let streams = step.rsplit_once(':').map(|(_, verb)| verb.starts_with("stream"));
     streams.or_else(|| head.query.split('&').any(|pair| pair == "alt=sse").then_some(true))
 }
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     let (previous, last) = asked.tail();
     let Some((model, verb)) = last.rsplit_once(':') else {
         let is_list = matches!(previous, "v1beta" | "v1alpha" | "google") && last == "models";
@@ -137,7 +137,7 @@ fn parts(root: Node<'_>) -> impl Iterator<Item = Node<'_>> {
 
 const CONTEXT: u64 = 1_048_576;
 
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (status, body) = said(cause, facts)?;
     let pretty = serde_json::to_string_pretty(&body).ok()? + "\n";
     let mut failure = Failure::json(status, &body);
@@ -146,7 +146,7 @@ fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
     Some(failure)
 }
 
-fn said(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {
+fn said(cause: Cause, facts: &FailureContext<'_>) -> Option<(u16, Value)> {
     let said = |code: u16, status: &str, message: &str| {
         Some((code, json!({"error": {"code": code, "message": message, "status": status}})))
     };
@@ -220,7 +220,7 @@ fn invalid_key() -> Value {
     }})
 }
 
-fn limited(cause: Cause, facts: &Facts<'_>) -> Value {
+fn limited(cause: Cause, facts: &FailureContext<'_>) -> Value {
     let wait = facts.wait_or(Duration::from_secs(26));
     let model = facts.model_or("gemini-2.5-flash");
     let (metric, id, limit) = match cause {

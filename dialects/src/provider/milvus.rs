@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{BLANK, Provider, store::told};
 use crate::{
-    Cause, Facts, Failure, Operation,
-    dialect::{Asked, Claim},
+    Cause, Failure, FailureContext, Operation,
+    dialect::{Claim, RequestLine},
     hits::{Hits, array},
     json::{Kind, Node},
     outcome::Sign::{Text, Word},
@@ -62,7 +62,7 @@ static HITS: Hits = Hits {
     ..Hits::NONE
 };
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     let Some(at) = asked.steps.iter().position(|step| *step == "vectordb") else { return Claim::No };
     Claim::For(match &asked.steps[at + 1..] {
         ["entities", "search" | "hybrid_search" | "advanced_search"] => Operation::VectorSearch,
@@ -76,7 +76,7 @@ fn path(asked: &Asked<'_>) -> Claim {
 }
 
 /// An error is a success that says no, but for a wrong key and a timeout.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (status, text) = told(cause, facts)?;
     let status = if matches!(status, 401 | 408) { status } else { 200 };
     Some(Failure::json(status, &json!({"code": code(cause)?, "message": text})))

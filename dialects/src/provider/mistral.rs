@@ -6,7 +6,7 @@ use super::{
     OPENAI_SHAPED, Provider,
     compatible::{Plain, limited, plain},
 };
-use crate::{Cause, Facts, Failure, Operation, dialect::Claim};
+use crate::{Cause, Failure, FailureContext, Operation, dialect::Claim};
 
 pub(super) static PROVIDER: Provider = Provider {
     telemetry: Some("mistral_ai"),
@@ -19,7 +19,7 @@ pub(super) static PROVIDER: Provider = Provider {
     ..OPENAI_SHAPED
 };
 
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let Plain { status, kind, message, .. } = plain(cause, facts)?;
     let body = json!({"object": "error", "message": message, "type": kind, "param": null, "code": null});
     Some(limited(Failure::json(status, &body), cause, facts))

@@ -4,9 +4,9 @@ use serde_json::json;
 
 use super::{BLANK, Provider, compatible::plain};
 use crate::{
-    Cause, Event, Facts, Failure, Finish, Framing, Operation,
+    Cause, Event, EventFormat, Failure, FailureContext, Finish, Operation,
     content::{Mark, Stream, any_filled, filled},
-    dialect::{Asked, Claim},
+    dialect::{Claim, RequestLine},
     embeddings::{Vectors, list},
     json::Node,
     parts::Parts,
@@ -18,7 +18,7 @@ pub(super) static PROVIDER: Provider = Provider {
     path,
     streams_by_default: true,
     streams: &[&LINES],
-    framing: Framing::Ndjson,
+    framing: EventFormat::Ndjson,
     failure: |_, cause, facts| failure(cause, facts),
     frame: |_, _, cause, facts, _| frame(cause, facts),
     vectors,
@@ -43,7 +43,7 @@ fn vectors(root: Node<'_>) -> Vec<Vectors<'_>> {
         .collect()
 }
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     match asked.tail() {
         ("api", "tags") if asked.is_get() => Claim::For(Operation::Models),
         _ if asked.is_get() => Claim::No,
@@ -57,7 +57,7 @@ fn path(asked: &Asked<'_>) -> Claim {
 /// Lines, the last one with `done: true`.
 static LINES: Stream = Stream {
     operations: &[],
-    looks: |framing, root| framing == Framing::Ndjson || root.get("done").is_some(),
+    looks: |framing, root| framing == EventFormat::Ndjson || root.get("done").is_some(),
     content: Mark {
         words: &[b"\"response", b"\"message"],
         is: |root| {
@@ -81,19 +81,19 @@ static LINES: Stream = Stream {
 };
 
 /// The line that Ollama ends a stream with when it fails: the text alone, and no `done`.
-fn frame(cause: Cause, facts: &Facts<'_>) -> Option<Event> {
+fn frame(cause: Cause, facts: &FailureContext<'_>) -> Option<Event> {
     let text = text(cause, facts)?.1;
-    Some(Event::new(Framing::Ndjson, None, json!({"error": text}).to_string().as_bytes()))
+    Some(Event::new(EventFormat::Ndjson, None, json!({"error": text}).to_string().as_bytes()))
 }
 
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (status, text) = text(cause, facts)?;
     let mut failure = Failure::json(status, &json!({"error": text}));
     failure.headers = vec![("content-type", "application/json; charset=utf-8".to_owned())];
     Some(failure)
 }
 
-fn text(cause: Cause, facts: &Facts<'_>) -> Option<(u16, String)> {
+fn text(cause: Cause, facts: &FailureContext<'_>) -> Option<(u16, String)> {
     match cause {
         // The status is documented; the text is general knowledge.
         Cause::RateLimitTokens | Cause::RateLimitRequests => {

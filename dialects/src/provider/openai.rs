@@ -3,7 +3,7 @@
 use super::{OPENAI_SHAPED, Provider};
 use crate::{
     Cause, Finish, Operation,
-    dialect::{Asked, Claim},
+    dialect::{Claim, RequestLine},
     embeddings::{Vectors, list},
     json::{Node, Splices},
     outcome::Sign::{Text, Word},
@@ -29,7 +29,7 @@ pub(super) static PROVIDER: Provider = Provider {
 };
 
 /// What a path of OpenAI's API is for, whatever stands before it.
-pub(super) fn operation(asked: &Asked<'_>) -> Option<Operation> {
+pub(super) fn operation(asked: &RequestLine<'_>) -> Option<Operation> {
     let tail = asked.tail();
     if asked.is_get() {
         return (tail.1 == "models").then_some(Operation::Models);
@@ -49,7 +49,7 @@ pub(super) fn operation(asked: &Asked<'_>) -> Option<Operation> {
 }
 
 /// As [`operation`], for paths that only this provider has.
-pub(super) fn claim(asked: &Asked<'_>, is_own: bool) -> Claim {
+pub(super) fn claim(asked: &RequestLine<'_>, is_own: bool) -> Claim {
     operation(asked).filter(|_| is_own).into()
 }
 

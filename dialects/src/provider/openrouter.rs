@@ -6,7 +6,7 @@ use super::{
     OPENAI_SHAPED, Provider,
     compatible::{Plain, data, plain},
 };
-use crate::{Cause, Facts, Failure};
+use crate::{Cause, Failure, FailureContext};
 
 pub(super) static PROVIDER: Provider = Provider {
     telemetry: Some("openrouter"),
@@ -25,7 +25,7 @@ pub(super) static PROVIDER: Provider = Provider {
 };
 
 /// The code is the status, a number.
-fn error(cause: Cause, facts: &Facts<'_>) -> Option<(u16, Value)> {
+fn error(cause: Cause, facts: &FailureContext<'_>) -> Option<(u16, Value)> {
     let Plain { status, message, .. } = plain(cause, facts)?;
     Some((status, json!({"code": status, "message": message, "metadata": {}})))
 }

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{BLANK, Provider, store::told};
 use crate::{
-    Cause, Facts, Failure, Operation,
-    dialect::{Asked, Claim},
+    Cause, Failure, FailureContext, Operation,
+    dialect::{Claim, RequestLine},
     hits::{Hits, array},
     outcome::Sign::{Text, Word},
 };
@@ -39,7 +39,7 @@ static HITS: Hits = Hits {
 
 const USUAL_WAIT: Duration = Duration::from_secs(1);
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     Claim::For(match asked.steps {
         ["query"] | ["records", "namespaces", _, "search"] => Operation::VectorSearch,
         ["vectors", "upsert" | "update"] | ["records", "namespaces", _, "upsert"] => Operation::VectorUpsert,
@@ -52,7 +52,7 @@ fn path(asked: &Asked<'_>) -> Claim {
 }
 
 /// The envelope of the data plane, that of gRPC, is general knowledge.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let (status, text) = told(cause, facts)?;
     let failure = Failure::json(status, &json!({"code": grpc(cause)?, "message": text, "details": []}))
         .with("x-pinecone-request-id", facts.hex(16));

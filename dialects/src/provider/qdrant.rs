@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{BLANK, Provider};
 use crate::{
-    Cause, Facts, Failure, Operation,
-    dialect::{Asked, Claim},
+    Cause, Failure, FailureContext, Operation,
+    dialect::{Claim, RequestLine},
     hits::{Hits, array},
     json::{Kind, Node},
     outcome::Sign::Text,
@@ -57,7 +57,7 @@ fn lists(result: Node<'_>) -> Vec<Vec<Node<'_>>> {
     if is_batch { result.children().flat_map(lists).collect() } else { vec![vec![result]] }
 }
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     let Some(at) = asked.steps.iter().position(|step| *step == "collections") else { return Claim::No };
     Claim::For(match &asked.steps[at + 1..] {
         [_, "points", "query" | "search" | "recommend" | "discover", ..] => Operation::VectorSearch,
@@ -79,7 +79,7 @@ fn path(asked: &Asked<'_>) -> Claim {
 
 /// The text begins with a prefix that names the kind of error. `retry-after` is in whole seconds, rounded up. What comes
 /// after the prefix is general knowledge but for wrong dimensions.
-fn failure(cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
+fn failure(cause: Cause, facts: &FailureContext<'_>) -> Option<Failure> {
     let collection = facts.collection_or("documents");
     let text = |status, text: &str| Some((status, text.to_owned()));
     let (status, text) = match cause {

@@ -1,9 +1,9 @@
 //! What most vector stores say alike. The texts are general knowledge.
 
-use crate::{Cause, Facts};
+use crate::{Cause, FailureContext};
 
 /// A status and a text for a cause. None for what only models know, for what is no failure, and for what a gateway says.
-pub(super) fn told(cause: Cause, facts: &Facts<'_>) -> Option<(u16, String)> {
+pub(super) fn told(cause: Cause, facts: &FailureContext<'_>) -> Option<(u16, String)> {
     let (status, text) = match cause {
         Cause::RateLimitRequests | Cause::RateLimitTokens => (429, "Rate limit exceeded"),
         Cause::QuotaExhausted => (429, "Quota exceeded"),

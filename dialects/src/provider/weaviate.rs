@@ -6,7 +6,7 @@ use super::{BLANK, Provider, store::told};
 use crate::{
     Cause, Failure, Operation,
     content::filled,
-    dialect::{Asked, Claim},
+    dialect::{Claim, RequestLine},
     hits::{Hits, array},
     json::Node,
     outcome::Sign::Text,
@@ -37,7 +37,7 @@ static HITS: Hits = Hits {
     ..Hits::NONE
 };
 
-fn path(asked: &Asked<'_>) -> Claim {
+fn path(asked: &RequestLine<'_>) -> Claim {
     Claim::For(match (asked.method, asked.steps) {
         (_, [.., "v1", "graphql"]) => Operation::VectorSearch,
         ("POST", [.., "v1", "batch", "objects"] | [.., "v1", "objects"]) => Operation::VectorUpsert,

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aconite_dialects::{Decoder, Framing, Shape};
+use aconite_dialects::{Decoder, EventFormat, Shape};
 use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
@@ -24,7 +24,7 @@ use tokio_rustls::TlsConnector;
 type BoxError = Box<dyn Error + Send + Sync>;
 
 /// How the client reaches a provider.
-pub(super) enum Way {
+pub(super) enum ClientPath {
     /// By a reverse proxy's address.
     BaseUrl(SocketAddr),
     /// By a forward proxy, through TLS that it opens.
@@ -35,7 +35,7 @@ pub(super) enum Way {
 pub(super) struct Seen {
     pub(super) status: u16,
     pub(super) events: u64,
-    pub(super) ending: Ending,
+    pub(super) ending: AnswerEnd,
     /// Whether the protocol's own end came.
     pub(super) finished: bool,
     /// The provider's own error inside of the stream.
@@ -50,7 +50,7 @@ pub(super) struct Seen {
 
 /// How the answer ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Ending {
+pub(super) enum AnswerEnd {
     /// With a valid end of the HTTP message.
     Complete,
     /// The connection closed first.
@@ -59,7 +59,7 @@ pub(super) enum Ending {
     Reset,
 }
 
-impl Way {
+impl ClientPath {
     pub(super) fn base_url(proxy: SocketAddr) -> Self {
         Self::BaseUrl(proxy)
     }
@@ -106,7 +106,7 @@ impl Way {
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for ClientPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BaseUrl(proxy) | Self::HttpsProxy { proxy, .. } => write!(f, "http://{proxy}"),
@@ -138,7 +138,7 @@ where
     let mut seen = Seen {
         status: response.status().as_u16(),
         events: 0,
-        ending: Ending::Complete,
+        ending: AnswerEnd::Complete,
         finished: false,
         error: None,
         broken_json: 0,
@@ -158,7 +158,7 @@ where
 
 impl Seen {
     async fn read(&mut self, mut body: Incoming, started: Instant) {
-        let mut decoder = Decoder::new(Framing::Sse, usize::MAX);
+        let mut decoder = Decoder::new(EventFormat::Sse, usize::MAX);
         while let Some(frame) = body.frame().await {
             match frame.map(|frame| frame.into_data()) {
                 Ok(Ok(bytes)) => {
@@ -168,7 +168,7 @@ impl Seen {
                 }
                 Ok(Err(_trailers)) => {}
                 Err(error) => {
-                    self.ending = if is_reset(&error) { Ending::Reset } else { Ending::Closed };
+                    self.ending = if is_reset(&error) { AnswerEnd::Reset } else { AnswerEnd::Closed };
                     break;
                 }
             }
@@ -237,10 +237,12 @@ impl fmt::Display for Seen {
                 write!(f, "an error, {}, ", shortened(error))?;
             }
             f.write_str(match ending {
-                Ending::Complete if *finished => "and the regular end",
-                Ending::Complete => "and a valid end of the HTTP answer, but not the provider's last event",
-                Ending::Closed => "then the connection closed without the last chunk",
-                Ending::Reset => "then the connection was reset",
+                AnswerEnd::Complete if *finished => "and the regular end",
+                AnswerEnd::Complete => {
+                    "and a valid end of the HTTP answer, but not the provider's last event"
+                }
+                AnswerEnd::Closed => "then the connection closed without the last chunk",
+                AnswerEnd::Reset => "then the connection was reset",
             })?;
         }
         write!(f, " ({} ms", self.took.as_millis())?;

@@ -7,9 +7,9 @@ use aconite_api::{client::Client as Admin, model::ProxySpec};
 use aconite_toxics::ToxicSpec;
 use serde_json::{Value, json};
 
-use super::Failure;
+use super::CommandError;
 use crate::Aconite;
-use client::{Ending, Seen, Way};
+use client::{AnswerEnd, ClientPath, Seen};
 
 /// One fault to show: on which proxy, what it is, and what the client must see of it.
 struct Scene {
@@ -42,12 +42,12 @@ pub(crate) async fn run(keep: bool) -> ExitCode {
 struct Stage {
     instance: Aconite,
     admin: Admin,
-    openai: Way,
-    anthropic: Way,
+    openai: ClientPath,
+    anthropic: ClientPath,
     colour: bool,
 }
 
-async fn prepare() -> Result<Stage, Failure> {
+async fn prepare() -> Result<Stage, CommandError> {
     let proxy = |spec: Value| serde_json::from_value::<ProxySpec>(spec).map_err(failed);
     let instance = Aconite::builder()
         .seed(42)
@@ -58,22 +58,22 @@ async fn prepare() -> Result<Stage, Failure> {
         }))?)
         .start()
         .await
-        .map_err(Failure::from)?;
+        .map_err(CommandError::from)?;
     let address = |name: &str| {
         instance
             .proxy_address(name)
-            .ok_or_else(|| Failure::new(format!("the proxy `{name}` does not listen")))
+            .ok_or_else(|| CommandError::new(format!("the proxy `{name}` does not listen")))
     };
-    let openai = Way::base_url(address("openai")?);
+    let openai = ClientPath::base_url(address("openai")?);
     let anthropic =
-        Way::https_proxy(address("env")?, "api.anthropic.com", instance.ca_pem()).map_err(failed)?;
+        ClientPath::https_proxy(address("env")?, "api.anthropic.com", instance.ca_pem()).map_err(failed)?;
     let admin = instance.client();
     Ok(Stage { instance, admin, openai, anthropic, colour: super::coloured(&std::io::stdout()) })
 }
 
 impl Stage {
     /// Shows everything; how many scenes went as they should, of how many.
-    async fn play(&self) -> Result<(usize, usize), Failure> {
+    async fn play(&self) -> Result<(usize, usize), CommandError> {
         self.say("Aconite demo: two simulated providers behind two proxies, all on 127.0.0.1. No key, no network.\n");
         self.say(&format!("  admin API    {}", self.instance.admin_url()));
         self.say(&format!("  openai       {}   a reverse proxy, for an SDK's base_url", self.openai));
@@ -96,20 +96,20 @@ impl Stage {
         Ok((good, all))
     }
 
-    async fn healthy(&self) -> Result<bool, Failure> {
+    async fn healthy(&self) -> Result<bool, CommandError> {
         let mut good = true;
         for (name, way) in [("openai", &self.openai), ("env", &self.anthropic)] {
             let seen = self.ask(name, way).await?;
             good &= self.report(
                 name,
                 &seen,
-                seen.status == 200 && seen.ending == Ending::Complete && seen.finished,
+                seen.status == 200 && seen.ending == AnswerEnd::Complete && seen.finished,
             );
         }
         Ok(good)
     }
 
-    async fn show(&self, scene: &Scene) -> Result<bool, Failure> {
+    async fn show(&self, scene: &Scene) -> Result<bool, CommandError> {
         let toxic: ToxicSpec = serde_json::from_value(scene.toxic.clone()).map_err(failed)?;
         self.say(&format!("\n{}", self.bold(scene.title)));
         self.say(&format!("  POST /v1/proxies/{}/toxics {}", scene.proxy, scene.toxic));
@@ -124,14 +124,14 @@ impl Stage {
             let added = self.admin.add_toxic(scene.proxy, &toxic).await;
             (self.ask(scene.proxy, way).await, added)
         };
-        let toxic = added.map_err(Failure::from)?;
+        let toxic = added.map_err(CommandError::from)?;
         let seen = seen?;
         let as_expected = self.report(scene.proxy, &seen, (scene.expected)(&seen));
-        self.admin.remove_toxic(scene.proxy, &toxic.name).await.map_err(Failure::from)?;
+        self.admin.remove_toxic(scene.proxy, &toxic.name).await.map_err(CommandError::from)?;
         Ok(as_expected)
     }
 
-    async fn ask(&self, proxy: &str, way: &Way) -> Result<Seen, Failure> {
+    async fn ask(&self, proxy: &str, way: &ClientPath) -> Result<Seen, CommandError> {
         let (path, headers, body) = match proxy {
             "openai" => (
                 "/v1/chat/completions",
@@ -168,7 +168,7 @@ impl Stage {
         let _ = writeln!(std::io::stdout(), "{line}");
     }
 
-    async fn close(self, keep: bool, (good, all): (usize, usize)) -> Result<ExitCode, Failure> {
+    async fn close(self, keep: bool, (good, all): (usize, usize)) -> Result<ExitCode, CommandError> {
         self.say(&format!("\n{good} of {all} as expected. Every answer whose head a toxic could still reach says so in x-aconite-toxics; the journal has them all."));
         if keep {
             self.say(&self.next_steps());
@@ -200,21 +200,21 @@ const SCENES: &[fn() -> Scene] = &[
         proxy: "openai",
         toxic: json!({"type": "cut", "attributes": {"at": {"events": 3}, "how": "fin"}}),
         live: false,
-        expected: |seen| seen.events == 3 && seen.ending == Ending::Closed,
+        expected: |seen| seen.events == 3 && seen.ending == AnswerEnd::Closed,
     },
     || Scene {
         title: "The stream ends too early, with a valid end: no SDK notices",
         proxy: "env",
         toxic: json!({"type": "cut", "attributes": {"at": {"events": 5}, "how": "clean"}}),
         live: false,
-        expected: |seen| seen.events == 5 && seen.ending == Ending::Complete && !seen.finished,
+        expected: |seen| seen.events == 5 && seen.ending == AnswerEnd::Complete && !seen.finished,
     },
     || Scene {
         title: "A reset, added while the stream runs",
         proxy: "openai",
         toxic: json!({"type": "cut", "attributes": {"at": {"events": 1}, "how": "rst"}}),
         live: true,
-        expected: |seen| seen.events > 1 && seen.ending == Ending::Reset,
+        expected: |seen| seen.events > 1 && seen.ending == AnswerEnd::Reset,
     },
     || Scene {
         title: "Rate limited, in the provider's own words",
@@ -261,6 +261,6 @@ const SCENES: &[fn() -> Scene] = &[
 ];
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands where a conversion of errors is expected")]
-fn failed(error: impl ToString) -> Failure {
-    Failure::new(error.to_string())
+fn failed(error: impl ToString) -> CommandError {
+    CommandError::new(error.to_string())
 }

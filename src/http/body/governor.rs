@@ -7,7 +7,7 @@ use std::{
 
 use super::meter_for;
 use crate::{
-    http::ongoing::Party,
+    http::ongoing::Owner,
     link::{Governor, ProxyHeld},
     metrics::{EventGaps, WaitsByToxic},
     plan::{Armed, PlanWatch},
@@ -22,7 +22,7 @@ type Lifted = Box<dyn StreamFilter<Event>>;
 
 /// Answers for one body of an exchange, or of an attempt.
 pub(crate) struct BodyGovernor {
-    party: Party,
+    party: Owner,
     scope: Scope,
     plan: PlanWatch,
     /// What the exchange's own filters have already started for this body.
@@ -41,7 +41,7 @@ pub(crate) struct BodyGovernor {
 pub(crate) type Ready = (StageId, Option<BodyFilter>);
 
 impl BodyGovernor {
-    pub(crate) fn new(party: Party, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
+    pub(crate) fn new(party: Owner, scope: Scope, ready: Vec<Ready>, unreadable: bool) -> Self {
         let plan = PlanWatch::new(party.toxics().receiver().clone(), None);
         let meter = if unreadable { None } else { meter_for(scope.body) };
         let mut governor = Self {
@@ -66,7 +66,7 @@ impl BodyGovernor {
         governor
     }
 
-    pub(crate) fn party(&self) -> &Party {
+    pub(crate) fn party(&self) -> &Owner {
         &self.party
     }
 

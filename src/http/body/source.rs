@@ -9,11 +9,11 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
-use super::held::Held;
+use super::buffered::BufferedBody;
 use crate::{http::message::broken::Broken, sim::SimBody};
 
 /// Where a body comes from.
-pub(crate) enum Source {
+pub(crate) enum BodySource {
     /// Bytes that are all here.
     Full(Option<Bytes>),
     /// A client, or an HTTP/2 upstream.
@@ -21,13 +21,13 @@ pub(crate) enum Source {
     /// A body that is remembered, so that it can be read once more.
     Tee(Tee),
     /// Any of these, of which a part was held back.
-    Held(Box<Held>),
+    Buffered(Box<BufferedBody>),
     /// Anything else, or something around any of these.
-    Piece(Box<dyn Piece>),
+    Layer(Box<dyn BodyLayer>),
 }
 
 /// A body, or something around one that holds it back, changes it, watches it, or goes on with another one.
-pub(crate) trait Piece: Send {
+pub(crate) trait BodyLayer: Send {
     /// The next frame; `None` at the end.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>>;
 
@@ -42,7 +42,7 @@ pub(crate) trait Piece: Send {
     fn end_after(&mut self, _length: u64) {}
 }
 
-impl Piece for SimBody {
+impl BodyLayer for SimBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let frame = ready!(http_body::Body::poll_frame(Pin::new(self), cx));
         Poll::Ready(frame.map(|frame| frame.map_err(|never| match never {})))
@@ -57,7 +57,7 @@ impl Piece for SimBody {
     }
 }
 
-impl Source {
+impl BodySource {
     /// The next frame.
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         match self {
@@ -69,8 +69,8 @@ impl Source {
                 Poll::Ready(frame.map(|frame| frame.map_err(|error| Broken::from_hyper(&error))))
             }
             Self::Tee(tee) => tee.poll_frame(cx),
-            Self::Held(held) => held.poll_frame(cx),
-            Self::Piece(piece) => piece.poll_frame(cx),
+            Self::Buffered(held) => held.poll_frame(cx),
+            Self::Layer(piece) => piece.poll_frame(cx),
         }
     }
 
@@ -80,8 +80,8 @@ impl Source {
             Self::Full(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Self::Incoming(incoming) => incoming.is_end_stream(),
             Self::Tee(tee) => tee.is_end_stream(),
-            Self::Held(held) => held.is_end_stream(),
-            Self::Piece(piece) => piece.is_end_stream(),
+            Self::Buffered(held) => held.is_end_stream(),
+            Self::Layer(piece) => piece.is_end_stream(),
         }
     }
 
@@ -90,19 +90,19 @@ impl Source {
         match self {
             Self::Incoming(incoming) => !incoming.is_end_stream(),
             Self::Tee(tee) => tee.lock().source.stopped_early(),
-            Self::Held(held) => held.stopped_early(),
-            Self::Full(_) | Self::Piece(_) => false,
+            Self::Buffered(held) => held.stopped_early(),
+            Self::Full(_) | Self::Layer(_) => false,
         }
     }
 
     /// Whether it is a client's as it comes. A request that was read whole is in the journal already.
     pub(crate) fn is_of_client(&self) -> bool {
-        matches!(self, Self::Incoming(_) | Self::Tee(_) | Self::Held(_))
+        matches!(self, Self::Incoming(_) | Self::Tee(_) | Self::Buffered(_))
     }
 
     /// Ends the body after so many bytes, though its connection stays open.
     pub(crate) fn end_after(&mut self, length: u64) {
-        if let Self::Piece(piece) = self {
+        if let Self::Layer(piece) = self {
             piece.end_after(length);
         }
     }
@@ -113,15 +113,15 @@ impl Source {
             Self::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Self::Incoming(incoming) => incoming.size_hint().exact(),
             Self::Tee(tee) => tee.exact_size(),
-            Self::Held(held) => held.length(),
-            Self::Piece(piece) => piece.exact_size(),
+            Self::Buffered(held) => held.length(),
+            Self::Layer(piece) => piece.exact_size(),
         }
     }
 
     /// How much of it is still to come, if that is known.
     pub(crate) fn missing(&self) -> Option<u64> {
         match self {
-            Self::Held(held) => held.missing(),
+            Self::Buffered(held) => held.missing(),
             _ => self.exact_size(),
         }
     }
@@ -135,7 +135,7 @@ pub(crate) struct Tee {
 }
 
 struct Remembered {
-    source: Source,
+    source: BodySource,
     frames: Vec<Bytes>,
     /// What the frames take, in bytes.
     size: usize,
@@ -154,7 +154,7 @@ impl Tee {
     const FRAME: usize = 64;
 
     /// Remembers at most `limit` bytes.
-    pub(crate) fn new(source: Source, limit: usize) -> Self {
+    pub(crate) fn new(source: BodySource, limit: usize) -> Self {
         let length = source.exact_size();
         let remembered =
             Remembered { source, frames: Vec::new(), size: 0, limit, whole: true, ended: false, length };

@@ -4,13 +4,13 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header, request,
 use hyper::ext::Protocol;
 use rustls::crypto::ring::default_provider;
 
-use crate::http::own_answer::Trouble;
+use crate::http::proxy_error::ProxyError;
 
 /// Makes an extended CONNECT the handshake that it stands for (RFC 8441, section 5). All else stays as it is.
 ///
 /// # Errors
 /// If it is for another protocol than WebSocket.
-pub(crate) fn as_upgrade(head: &mut request::Parts) -> Result<(), Trouble> {
+pub(crate) fn as_upgrade(head: &mut request::Parts) -> Result<(), ProxyError> {
     if head.method != Method::CONNECT {
         return Ok(());
     }
@@ -24,11 +24,11 @@ pub(crate) fn as_upgrade(head: &mut request::Parts) -> Result<(), Trouble> {
             "`{}` over HTTP/2 is not passed on, WebSocket alone is; make the client use HTTP/1.1 for it",
             protocol.as_str()
         );
-        return Err(Trouble::new(StatusCode::NOT_IMPLEMENTED, "extended_connect", text));
+        return Err(ProxyError::new(StatusCode::NOT_IMPLEMENTED, "extended_connect", text));
     }
     let nonce = nonce().ok_or_else(|| {
         let text = "the system gives no random bytes for a WebSocket key";
-        Trouble::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random", text)
+        ProxyError::new(StatusCode::INTERNAL_SERVER_ERROR, "no_random", text)
     })?;
     head.method = Method::GET;
     head.version = Version::HTTP_11;

@@ -12,7 +12,7 @@ use aconite_toxics::{
 use http::{HeaderMap, StatusCode, header};
 
 use super::credentials::Credentials;
-use crate::http::{own_answer::Trouble, target::Target};
+use crate::http::{proxy_error::ProxyError, target::Target};
 
 /// The rules of a forward proxy.
 pub(crate) struct ForwardRules {
@@ -93,7 +93,7 @@ impl ForwardRules {
     ///
     /// # Errors
     /// The answer 407 if it has to present credentials first.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<(), Trouble> {
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<(), ProxyError> {
         let Some(credentials) = &self.credentials else { return Ok(()) };
         let mut given = headers.get_all(header::PROXY_AUTHORIZATION).iter();
         // Of two fields nobody knows which one counts.
@@ -104,7 +104,7 @@ impl ForwardRules {
         }
         let text =
             "this proxy needs credentials: put them into HTTPS_PROXY as http://USER:PASSWORD@HOST:PORT";
-        Err(Trouble::new(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "proxy_authentication", text))
+        Err(ProxyError::new(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "proxy_authentication", text))
     }
 }
 

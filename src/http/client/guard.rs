@@ -3,20 +3,20 @@
 use aconite_toxics::{End, How, Side};
 use http::{HeaderMap, Method, StatusCode, Version, header, request};
 
-use super::{Client, Via};
-use crate::{connection::ConnectionShared, http::own_answer::Trouble, journal::Head};
+use super::{Client, RequestRoute};
+use crate::{connection::ConnectionShared, http::proxy_error::ProxyError, journal::ExchangeStart};
 
 /// Whether a request may come in: it says once and clearly where it goes and how it is framed, and brings the credentials
 /// that a forward proxy asks for. In a tunnel CONNECT has brought them.
 ///
 /// # Errors
 /// What the client is told.
-pub(crate) fn enter(client: &Client, head: &request::Parts) -> Result<(), Trouble> {
+pub(crate) fn enter(client: &Client, head: &request::Parts) -> Result<(), ProxyError> {
     if !client.http2 {
         check_host(head)?;
         check_codings(&head.headers)?;
     }
-    if matches!(client.via, Via::Forward) {
+    if matches!(client.via, RequestRoute::Forward) {
         client.proxy.role.admit(&head.headers)?;
     }
     if head.method == Method::CONNECT {
@@ -26,7 +26,7 @@ pub(crate) fn enter(client: &Client, head: &request::Parts) -> Result<(), Troubl
 }
 
 /// RFC 9112, section 3.2: exactly one Host field in HTTP/1.1, with a valid value, which may be empty.
-fn check_host(head: &request::Parts) -> Result<(), Trouble> {
+fn check_host(head: &request::Parts) -> Result<(), ProxyError> {
     let mut hosts = head.headers.get_all(header::HOST).iter();
     let text = match (hosts.next(), hosts.next()) {
         (Some(_), Some(_)) => "the request has more than one Host field",
@@ -38,7 +38,7 @@ fn check_host(head: &request::Parts) -> Result<(), Trouble> {
         }
         _ => return Ok(()),
     };
-    Err(Trouble::new(StatusCode::BAD_REQUEST, "bad_host", text).closing())
+    Err(ProxyError::new(StatusCode::BAD_REQUEST, "bad_host", text).closing())
 }
 
 /// Whether a value of Host can be one; what the host is named is for its server to judge.
@@ -52,7 +52,7 @@ fn is_authority(value: &[u8]) -> bool {
 }
 
 /// RFC 9112, section 6.1: a request's body is chunked once, and other codings are not known here.
-fn check_codings(headers: &HeaderMap) -> Result<(), Trouble> {
+fn check_codings(headers: &HeaderMap) -> Result<(), ProxyError> {
     let fields = headers.get_all(header::TRANSFER_ENCODING).iter();
     let codings =
         fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
@@ -60,30 +60,30 @@ fn check_codings(headers: &HeaderMap) -> Result<(), Trouble> {
     let Some(first) = codings.next() else { return Ok(()) };
     if !first.eq_ignore_ascii_case(b"chunked") {
         let text = "the request has a transfer coding other than `chunked`";
-        return Err(Trouble::new(StatusCode::NOT_IMPLEMENTED, "unknown_coding", text).closing());
+        return Err(ProxyError::new(StatusCode::NOT_IMPLEMENTED, "unknown_coding", text).closing());
     }
     if codings.next().is_some() {
         let text = "the request's transfer coding `chunked` must come once and last";
-        return Err(Trouble::new(StatusCode::BAD_REQUEST, "bad_framing", text).closing());
+        return Err(ProxyError::new(StatusCode::BAD_REQUEST, "bad_framing", text).closing());
     }
     Ok(())
 }
 
 /// CONNECT where it cannot make a tunnel.
-fn misplaced_connect(client: &Client) -> Trouble {
+fn misplaced_connect(client: &Client) -> ProxyError {
     match client.via {
-        Via::Forward => {
+        RequestRoute::Forward => {
             let text = "CONNECT over HTTP/2 is not supported: use HTTP/1.1 to the proxy";
-            Trouble::new(StatusCode::NOT_IMPLEMENTED, "connect_over_http2", text)
+            ProxyError::new(StatusCode::NOT_IMPLEMENTED, "connect_over_http2", text)
         }
-        Via::Tunnel(_) => {
+        RequestRoute::Tunnel(_) => {
             let text = "a tunnel takes no CONNECT: its requests go to the host that it was made for";
-            Trouble::new(StatusCode::BAD_REQUEST, "not_a_forward_proxy", text)
+            ProxyError::new(StatusCode::BAD_REQUEST, "not_a_forward_proxy", text)
         }
-        Via::Reverse(_) => {
+        RequestRoute::Reverse(_) => {
             let text = "this proxy stands for one upstream and takes no CONNECT: use its address as the base URL, or \
                         create a proxy with `protocol: forward` for HTTPS_PROXY";
-            Trouble::new(StatusCode::BAD_REQUEST, "not_a_forward_proxy", text)
+            ProxyError::new(StatusCode::BAD_REQUEST, "not_a_forward_proxy", text)
         }
     }
 }
@@ -91,9 +91,9 @@ fn misplaced_connect(client: &Client) -> Trouble {
 /// Writes down that something was refused which never became an exchange.
 pub(crate) fn record_refusal(
     connection: &ConnectionShared,
-    head: Head,
+    head: ExchangeStart,
     headers: &HeaderMap,
-    trouble: &Trouble,
+    trouble: &ProxyError,
 ) {
     let journal = &connection.site.journal;
     let record = journal.begin(head);

@@ -6,7 +6,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 
 use crate::{
-    http::{message::headers, own_answer::Trouble},
+    http::{message::headers, proxy_error::ProxyError},
     plan::{Armed, Plan},
     site::Site,
 };
@@ -27,7 +27,7 @@ const MAX_TIME: Duration = Duration::from_secs(60 * 60);
 ///
 /// # Errors
 /// If the toxic is not valid, exceeds a limit, or cannot act on a single request.
-pub(crate) fn toxic(site: &Site, headers: &HeaderMap, plan: &Plan) -> Result<Option<Arc<Armed>>, Trouble> {
+pub(crate) fn toxic(site: &Site, headers: &HeaderMap, plan: &Plan) -> Result<Option<Arc<Armed>>, ProxyError> {
     if !site.spec.in_band || !plan.on {
         return Ok(None);
     }
@@ -39,7 +39,7 @@ pub(crate) fn toxic(site: &Site, headers: &HeaderMap, plan: &Plan) -> Result<Opt
     };
     armed.map(|armed| Some(Arc::new(armed))).map_err(|reason| {
         let text = format!("the header x-aconite-toxic: {reason}");
-        Trouble::new(StatusCode::BAD_REQUEST, "bad_toxic", text)
+        ProxyError::new(StatusCode::BAD_REQUEST, "bad_toxic", text)
     })
 }
 

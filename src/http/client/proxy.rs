@@ -6,13 +6,13 @@ use rustls::sign::CertifiedKey;
 
 use super::forward::ForwardRules;
 use crate::{
-    http::{own_answer::Trouble, target::Target, upstream::Upstreams},
+    http::{proxy_error::ProxyError, target::Target, upstream::Upstreams},
     tls::{accept::Terminator, authority::Authority, files::FromFiles},
 };
 
 /// An `http` or `forward` proxy.
 pub(crate) struct HttpProxy {
-    pub(crate) role: Role,
+    pub(crate) role: ProxyMode,
     pub(crate) upstreams: Upstreams,
     /// Whether the upstream is declared to speak HTTP/2 only.
     pub(crate) http2_only: bool,
@@ -21,7 +21,7 @@ pub(crate) struct HttpProxy {
 }
 
 /// What a proxy is to its clients.
-pub(crate) enum Role {
+pub(crate) enum ProxyMode {
     /// A server: all requests go to one upstream.
     Reverse {
         target: Arc<Target>,
@@ -41,7 +41,7 @@ pub(crate) enum ServerLeaf {
     Minted,
 }
 
-impl Role {
+impl ProxyMode {
     pub(crate) fn is_forward(&self) -> bool {
         matches!(self, Self::Forward(_))
     }
@@ -50,7 +50,7 @@ impl Role {
     ///
     /// # Errors
     /// What the client is told.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<(), Trouble> {
+    pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<(), ProxyError> {
         match self {
             Self::Forward(rules) => rules.admit(headers),
             Self::Reverse { .. } => Ok(()),

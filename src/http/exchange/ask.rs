@@ -5,16 +5,16 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use http_body::Body as _;
 use tokio::sync::oneshot;
 
-use super::{RequestBody, Running, leg::RequestHead};
+use super::{ExchangeHandler, RequestBody, toxic_chain::EditableHead};
 use crate::http::{
-    body::{Body, Gate, Source},
+    body::{Body, BodySource, Gate},
     message::{
-        facts::Said,
+        facts::RequestParams,
         framing,
         headers::{self, Hop},
     },
     target::{Origin, Target},
-    upstream::{Answer, Link, Speak, UpstreamError},
+    upstream::{Answer, Link, UpstreamError, VersionPolicy},
 };
 
 /// Opens the gate of a request's body when the upstream asks for it.
@@ -30,12 +30,12 @@ pub(super) fn gate(headers: &HeaderMap) -> (GoOn, Option<Gate>) {
 
 /// A request that is ready to be sent.
 pub(super) struct Outgoing<'a> {
-    pub(super) head: &'a RequestHead,
+    pub(super) head: &'a EditableHead,
     pub(super) body: Body,
     pub(super) go_on: GoOn,
 }
 
-impl Running {
+impl ExchangeHandler {
     /// Sends the request to the one upstream of its exchange.
     pub(super) async fn ask(&mut self, target: &Target, authority: &str) -> Result<Answer, UpstreamError> {
         let tee = match &self.body {
@@ -45,16 +45,18 @@ impl Running {
         let (go_on, gate) = gate(self.head.headers());
         let body = match self.request_source() {
             None => {
-                self.leg.no_request_body(self.head.headers());
+                self.chain.no_request_body(self.head.headers());
                 Body::Empty
             }
-            Some(source) => Body::Flow(Box::new(self.leg.request_body(&mut self.head, source, gate).await)),
+            Some(source) => {
+                Body::Toxic(Box::new(self.chain.request_body(&mut self.head, source, gate).await))
+            }
         };
         let outgoing = Outgoing { head: &self.head, body, go_on };
         let answer = self.send(outgoing, target, authority, Link::Shared).await?;
         if let Some(tee) = &tee {
             if let Some(body) = tee.complete() {
-                self.ongoing.said(&Said::by(&body).unwrap_or_default());
+                self.ongoing.said(&RequestParams::by(&body).unwrap_or_default());
             }
             // The upstream has it: it is not sent again.
             tee.forget();
@@ -95,7 +97,7 @@ impl Running {
         match target {
             Target::Simulated { simulator, .. } => {
                 let response = simulator.handle(build(false).map(|()| body)).await;
-                let response = response.map(|body| Source::Piece(Box::new(body)));
+                let response = response.map(|body| BodySource::Layer(Box::new(body)));
                 Ok(Answer { response, address: None, retried: None, switching: None })
             }
             Target::Server { origin, .. } => {
@@ -112,37 +114,43 @@ impl Running {
     }
 
     /// In which version of HTTP the request goes upstream: as declared, else in the client's where the upstream speaks it.
-    fn speak(&self, origin: &Origin, headers: &HeaderMap) -> Speak {
+    fn speak(&self, origin: &Origin, headers: &HeaderMap) -> VersionPolicy {
         if self.declared_http2() {
-            Speak::Http2
+            VersionPolicy::Http2
         } else if !self.ongoing.http2 || self.upgrade.is_some() {
-            Speak::Http1
+            VersionPolicy::Http1
         } else if !origin.tls && headers::is_grpc(headers) {
-            Speak::Http2
+            VersionPolicy::Http2
         } else {
-            Speak::Negotiated
+            VersionPolicy::Negotiated
         }
     }
 
     /// Where the request's body comes from, if it has one.
-    pub(super) fn request_source(&mut self) -> Option<Source> {
+    pub(super) fn request_source(&mut self) -> Option<BodySource> {
         Some(match std::mem::replace(&mut self.body, RequestBody::None) {
             RequestBody::None => return None,
             RequestBody::Read(tee) => {
                 // It is written down once more as it is sent.
                 self.ongoing.capture_request_anew();
-                Source::Tee(tee)
+                BodySource::Tee(tee)
             }
-            RequestBody::Tee(tee) => Source::Tee(tee),
-            RequestBody::Stream(incoming) => Source::Incoming(incoming),
-            RequestBody::Held(held) => {
-                Source::Held(held.into_inner().unwrap_or_else(PoisonError::into_inner))
+            RequestBody::Tee(tee) => BodySource::Tee(tee),
+            RequestBody::Stream(incoming) => BodySource::Incoming(incoming),
+            RequestBody::Buffered(held) => {
+                BodySource::Buffered(held.into_inner().unwrap_or_else(PoisonError::into_inner))
             }
         })
     }
 
     /// The request's head for the next hop.
-    fn next_request(&self, head: &RequestHead, target: &Target, authority: &str, http2: bool) -> Request<()> {
+    fn next_request(
+        &self,
+        head: &EditableHead,
+        target: &Target,
+        authority: &str,
+        http2: bool,
+    ) -> Request<()> {
         let hop = Hop { request: true, http2, upgrade: self.upgrade.is_some() };
         let mut headers =
             headers::for_next_hop(head.headers(), hop).unwrap_or_else(|| head.headers().clone());

@@ -8,26 +8,26 @@ use http::{HeaderMap, header};
 use crate::{
     http::{
         body::{
-            Source,
+            BodySource,
+            buffered::{BufferedBody, DecodeError, Fill, decoded},
             governor::{Ready, concerns},
-            held::{Came, Held, Undecoded, decoded},
         },
         message::coding::Coded,
-        ongoing::{Party, Toxics},
+        ongoing::{Owner, Toxics},
     },
     plan::{Armed, Plan},
 };
 
 /// A body that has been through all toxics on documents.
-pub(super) struct Edited {
-    pub(super) source: Source,
+pub(super) struct EditedBody {
+    pub(super) source: BodySource,
     /// The toxics that were asked; in the body's lane they have nothing more to do.
     pub(super) asked: Vec<StageId>,
     /// Those that changed something.
     pub(super) struck: Vec<StageId>,
 }
 
-impl Edited {
+impl EditedBody {
     /// The toxics that were asked, as stages that have nothing to do.
     pub(super) fn stages(&self) -> impl Iterator<Item = Ready> {
         self.asked.iter().map(|id| (*id, None))
@@ -51,17 +51,23 @@ impl Edited {
 type Editor = (StageId, Box<dyn DocumentFilter>);
 
 /// Lets the toxics on documents edit a body, one after the other, if it is a document of at most `max_edit_bytes`.
-pub(super) async fn edit(party: &Party, plan: &Plan, scope: &Scope, coded: Coded, source: Source) -> Edited {
+pub(super) async fn edit(
+    party: &Owner,
+    plan: &Plan,
+    scope: &Scope,
+    coded: Coded,
+    source: BodySource,
+) -> EditedBody {
     let toxics = party.toxics();
     let editors = editors(toxics, plan, scope);
     let asked: Vec<_> = editors.iter().map(|(id, _)| *id).collect();
     if editors.is_empty() {
-        return Edited { source, asked, struck: Vec::new() };
+        return EditedBody { source, asked, struck: Vec::new() };
     }
     let limit = party.ongoing().site.max_edit_bytes();
     let pass = |source, reason| {
         asked.iter().for_each(|id| toxics.passed_over(id.toxic, reason));
-        Edited { source, asked: asked.clone(), struck: Vec::new() }
+        EditedBody { source, asked: asked.clone(), struck: Vec::new() }
     };
     if source.exact_size().is_some_and(|length| length > limit as u64) {
         return pass(source, "too_large");
@@ -70,23 +76,23 @@ pub(super) async fn edit(party: &Party, plan: &Plan, scope: &Scope, coded: Coded
         return pass(source, "encoded");
     }
     let strict = scope.direction == Direction::Upstream && party.ongoing().http2;
-    let mut held = Held::new(source, strict);
+    let mut held = BufferedBody::new(source, strict);
     let came = tokio::select! {
         came = held.fill(limit, |_| false) => came,
-        () = toxics.gone(&asked) => Came::Part,
+        () = toxics.gone(&asked) => Fill::Part,
     };
     let bytes = held.bytes();
     let plain = match (came, coded) {
-        (Came::Broken, _) => Err("incomplete"),
-        (Came::Part, _) if bytes.len() > limit => Err("too_large"),
-        (Came::Part, _) => Err("removed"),
-        (Came::All, Coded::By(coding)) => decoded(coding, bytes, limit).await.map_err(|error| match error {
-            Undecoded::TooLarge => "too_large",
-            Undecoded::Invalid => "encoded",
+        (Fill::Broken, _) => Err("incomplete"),
+        (Fill::Part, _) if bytes.len() > limit => Err("too_large"),
+        (Fill::Part, _) => Err("removed"),
+        (Fill::All, Coded::By(coding)) => decoded(coding, bytes, limit).await.map_err(|error| match error {
+            DecodeError::TooLarge => "too_large",
+            DecodeError::Invalid => "encoded",
         }),
-        (Came::All, _) => Ok(bytes),
+        (Fill::All, _) => Ok(bytes),
     };
-    let held_source = |held| Source::Held(Box::new(held));
+    let held_source = |held| BodySource::Buffered(Box::new(held));
     match plain {
         Err(reason) => pass(held_source(held), reason),
         Ok(plain) => {
@@ -95,7 +101,7 @@ pub(super) async fn edit(party: &Party, plan: &Plan, scope: &Scope, coded: Coded
                 Some(edited) => held.replaced(edited),
                 None => held_source(held),
             };
-            Edited { source, asked, struck }
+            EditedBody { source, asked, struck }
         }
     }
 }
@@ -116,7 +122,7 @@ fn editors(toxics: Toxics<'_>, plan: &Plan, scope: &Scope) -> Vec<Editor> {
 }
 
 /// What the editors make of a document, if they change it, and which of them do.
-fn edited(party: &Party, editors: Vec<Editor>, plain: Bytes) -> (Option<Bytes>, Vec<StageId>) {
+fn edited(party: &Owner, editors: Vec<Editor>, plain: Bytes) -> (Option<Bytes>, Vec<StageId>) {
     let (mut body, mut struck) = (plain, Vec::new());
     for (id, mut editor) in editors {
         match editor.edit(&body) {

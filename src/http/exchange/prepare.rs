@@ -7,8 +7,8 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use crate::{
     http::{
         body::{
-            Source, Tee,
-            held::{Came, Held, Undecoded, decoded},
+            BodySource, Tee,
+            buffered::{BufferedBody, DecodeError, Fill, decoded},
         },
         client::{Client, in_band},
         message::{
@@ -16,7 +16,7 @@ use crate::{
             facts::{self, Facts, body_form, may_be_json},
             headers,
         },
-        own_answer::Trouble,
+        proxy_error::ProxyError,
     },
     plan::{Armed, Plan},
 };
@@ -39,7 +39,7 @@ pub(super) enum RequestBody {
     /// A part of it was read in vain.
     ///
     /// The lock is never taken: it lets what has this be shared, as a body by itself cannot be.
-    Held(Mutex<Box<Held>>),
+    Buffered(Mutex<Box<BufferedBody>>),
 }
 
 /// Finds the request's own toxic, and reads the body if only that tells whether a toxic applies.
@@ -52,7 +52,7 @@ pub(super) async fn prepare(
     head: &mut request::Parts,
     incoming: Incoming,
     facts: &mut Facts,
-) -> Result<Prepared, Trouble> {
+) -> Result<Prepared, ProxyError> {
     use http_body::Body as _;
 
     let upgrade = head.extensions.remove::<OnUpgrade>();
@@ -75,7 +75,7 @@ pub(super) async fn prepare(
     let body = match facts.unread {
         None => read(client, incoming, facts).await?,
         Some(_) if remembers(&facts.headers, length) => {
-            RequestBody::Tee(Tee::new(Source::Incoming(incoming), Tee::LIMIT as usize))
+            RequestBody::Tee(Tee::new(BodySource::Incoming(incoming), Tee::LIMIT as usize))
         }
         Some(_) => RequestBody::Stream(incoming),
     };
@@ -100,12 +100,12 @@ fn unreadable(headers: &HeaderMap, length: Option<u64>, limit: usize) -> Option<
 }
 
 /// Reads the body, up to `max_edit_bytes`. What cannot be read is sent on as it came.
-async fn read(client: &Client, incoming: Incoming, facts: &mut Facts) -> Result<RequestBody, Trouble> {
+async fn read(client: &Client, incoming: Incoming, facts: &mut Facts) -> Result<RequestBody, ProxyError> {
     let limit = client.connection.site.max_edit_bytes();
     let coded = Coded::of(&facts.headers);
     let certain = body_form(&facts.headers) == BodyForm::Document || coded != Coded::Plain;
-    let tee = Tee::new(Source::Incoming(incoming), limit);
-    let mut held = Held::new(Source::Tee(tee.rewound()), client.http2);
+    let tee = Tee::new(BodySource::Incoming(incoming), limit);
+    let mut held = BufferedBody::new(BodySource::Tee(tee.rewound()), client.http2);
     let mut begun = certain;
     let not_json = |new: &[u8]| {
         let first = new.iter().find(|byte| !byte.is_ascii_whitespace()).filter(|_| !begun);
@@ -113,15 +113,15 @@ async fn read(client: &Client, incoming: Incoming, facts: &mut Facts) -> Result<
         first.is_some_and(|byte| *byte != b'{')
     };
     match held.fill(limit, not_json).await {
-        Came::All => {}
-        Came::Broken => {
-            return Err(Trouble::new(
+        Fill::All => {}
+        Fill::Broken => {
+            return Err(ProxyError::new(
                 StatusCode::BAD_REQUEST,
                 "request_broken",
                 "the request's body broke off",
             ));
         }
-        Came::Part => {
+        Fill::Part => {
             let too_large = held.bytes().len() > limit;
             facts.unread = Some(if too_large { facts::TOO_LARGE } else { facts::NOT_JSON });
             tee.relax();
@@ -129,15 +129,15 @@ async fn read(client: &Client, incoming: Incoming, facts: &mut Facts) -> Result<
             return Ok(if whole {
                 RequestBody::Tee(tee)
             } else {
-                RequestBody::Held(Mutex::new(Box::new(held)))
+                RequestBody::Buffered(Mutex::new(Box::new(held)))
             });
         }
     }
     client.control.chunks_end();
     let plain = match coded {
         Coded::By(coding) => decoded(coding, held.bytes(), limit).await.map_err(|error| match error {
-            Undecoded::TooLarge => facts::TOO_LARGE,
-            Undecoded::Invalid => facts::ENCODED,
+            DecodeError::TooLarge => facts::TOO_LARGE,
+            DecodeError::Invalid => facts::ENCODED,
         }),
         Coded::Plain | Coded::Unknown => Ok(held.bytes()),
     };
@@ -146,5 +146,9 @@ async fn read(client: &Client, incoming: Incoming, facts: &mut Facts) -> Result<
         Err(reason) => facts.unread = Some(reason),
     }
     // Trailers are not remembered.
-    Ok(if tee.is_whole() { RequestBody::Read(tee) } else { RequestBody::Held(Mutex::new(Box::new(held))) })
+    Ok(if tee.is_whole() {
+        RequestBody::Read(tee)
+    } else {
+        RequestBody::Buffered(Mutex::new(Box::new(held)))
+    })
 }

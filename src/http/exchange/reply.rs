@@ -13,31 +13,34 @@ use http_body::Body as _;
 use hyper::upgrade::OnUpgrade;
 
 use super::{
-    RequestBody, Running,
-    leg::Reworked,
+    ExchangeHandler, RequestBody,
+    toxic_chain::PreparedBody,
     upgrade::{self, UPGRADED},
 };
 use crate::{
     http::{
-        body::{Body, BodyError, Flow, Source, reset_for},
+        body::{Body, BodyError, BodySource, ToxicBody, reset_for},
         message::{
             broken::Broken,
             facts::content_length,
-            framing::{self, Ends},
+            framing::{self, BodyEnd},
             headers::{self, Hop},
         },
-        own_answer::{self, Trouble},
+        proxy_error::{self, ProxyError},
         upstream::{MAX_HEADERS, Switching},
     },
     plan::Armed,
 };
 
-impl Running {
+impl ExchangeHandler {
     /// The upstream's response, framed in one way only, if it can be forwarded.
-    pub(super) fn readable(&self, response: Response<Source>) -> Result<Response<Source>, Trouble> {
+    pub(super) fn readable(
+        &self,
+        response: Response<BodySource>,
+    ) -> Result<Response<BodySource>, ProxyError> {
         let bad = |why: String| {
             let text = format!("the upstream's response cannot be forwarded: {why}");
-            Trouble::new(StatusCode::BAD_GATEWAY, "bad_response", text)
+            ProxyError::new(StatusCode::BAD_GATEWAY, "bad_response", text)
         };
         let (mut head, mut source) = response.into_parts();
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -49,7 +52,7 @@ impl Running {
             return Err(bad(format!("its header section has more than {MAX_HEADERS} fields")));
         }
         headers::rename_own(&mut head.headers);
-        if let Ends::After(length) =
+        if let BodyEnd::After(length) =
             framing::of_response(&mut head.headers, self.ongoing.http2).map_err(bad)?
         {
             source.end_after(length);
@@ -58,10 +61,10 @@ impl Running {
     }
 
     /// Sends the answer on, its body through whatever acts on it.
-    pub(super) async fn pass(mut self, mut head: response::Parts, source: Source) -> Response<Body> {
-        let reworked = self.leg.response_body(&mut head, source).await;
+    pub(super) async fn pass(mut self, mut head: response::Parts, source: BodySource) -> Response<Body> {
+        let reworked = self.chain.response_body(&mut head, source).await;
         self.mark_all(&mut head.headers, |toxic| reworked.concerns(toxic));
-        let Reworked { source, governor, decoding, mut announced, .. } = reworked;
+        let PreparedBody { source, governor, decoding, mut announced, .. } = reworked;
         let streaming = matches!(governor.scope().body, BodyForm::Events(_));
         if let Some(DeclaredLength(declared)) = head.extensions.get() {
             // hyper sends no more than the header says, and closes if the body comes to less.
@@ -78,12 +81,12 @@ impl Running {
         // A toxic may have said otherwise.
         let length = content_length(&head.headers);
         let announced = announced.filter(|announced| length.is_none_or(|length| length == *announced));
-        let flow = Flow::response(source, governor, decoding, announced);
+        let flow = ToxicBody::response(source, governor, decoding, announced);
         let body = match length {
             Some(length) if head.status == StatusCode::NOT_MODIFIED && !self.ongoing.http2 => {
                 Body::NotModified(length)
             }
-            _ => Body::Flow(Box::new(flow)),
+            _ => Body::Toxic(Box::new(flow)),
         };
         Response::from_parts(head, body)
     }
@@ -97,7 +100,7 @@ impl Running {
     ) -> Response<Body> {
         headers::rename_own(&mut head.headers);
         let on_messages = |toxic: &Armed| !matches!(toxic.level, Level::Bytes | Level::Connect);
-        self.leg.toxics().out_of_reach(self.leg.plan(), |toxic| on_messages(toxic).then_some(UPGRADED));
+        self.chain.toxics().out_of_reach(self.chain.plan(), |toxic| on_messages(toxic).then_some(UPGRADED));
         let acted = self.ongoing.struck_names();
         self.mark_all(&mut head.headers, |toxic| acted.contains(&toxic.spec.name));
         upgrade::switch(&self.ongoing, upgrade, head, upstream)
@@ -106,7 +109,7 @@ impl Running {
     /// Names the toxics of the exchange that apply, the ones on the connection's bytes too.
     fn mark_all(&self, headers: &mut HeaderMap, applies: impl Fn(&Armed) -> bool) {
         let mut names = self.ongoing.toxics().marks(applies);
-        names.extend(self.ongoing.connection.marks(self.leg.plan()));
+        names.extend(self.ongoing.connection.marks(self.chain.plan()));
         mark(headers, names);
     }
 
@@ -151,10 +154,10 @@ impl Running {
             _ if self.ongoing.http2 => return true,
             // Reading would ask for the body.
             _ if expects => return false,
-            RequestBody::Tee(tee) => Source::Tee(tee),
-            RequestBody::Stream(incoming) => Source::Incoming(incoming),
-            RequestBody::Held(held) => {
-                Source::Held(held.into_inner().unwrap_or_else(PoisonError::into_inner))
+            RequestBody::Tee(tee) => BodySource::Tee(tee),
+            RequestBody::Stream(incoming) => BodySource::Incoming(incoming),
+            RequestBody::Buffered(held) => {
+                BodySource::Buffered(held.into_inner().unwrap_or_else(PoisonError::into_inner))
             }
         };
         if source.exact_size().is_some_and(|size| size > SHORT) {
@@ -194,11 +197,11 @@ impl Running {
     }
 
     /// The proxy's own failure.
-    pub(super) fn trouble(&self, trouble: &Trouble) -> Response<Body> {
+    pub(super) fn trouble(&self, trouble: &ProxyError) -> Response<Body> {
         let mut response = if self.ongoing.http2 && headers::is_grpc(self.head.headers()) {
-            own_answer::grpc_refusal(trouble)
+            proxy_error::grpc_refusal(trouble)
         } else {
-            own_answer::refusal(trouble)
+            proxy_error::refusal(trouble)
         };
         self.mark_all(response.headers_mut(), |toxic| toxic.level == Level::Connect);
         self.ongoing.answered(response.status().as_u16(), false);
@@ -215,7 +218,7 @@ impl Running {
         let (text, how) = match broken {
             Some(Broken { malformed: Some(why), .. }) => {
                 let text = format!("the request's body cannot be read: {why}");
-                let trouble = Trouble::new(StatusCode::BAD_REQUEST, "request_broken", text).closing();
+                let trouble = ProxyError::new(StatusCode::BAD_REQUEST, "request_broken", text).closing();
                 return Ok(self.trouble(&trouble));
             }
             Some(broken) => ("the request's body ended too early", broken.how),
@@ -227,8 +230,8 @@ impl Running {
             let reason = self.ongoing.reset_reason().unwrap_or(h2::Reason::CANCEL);
             return Err(BodyError::Reset(reason.into()));
         }
-        let trouble = Trouble::new(StatusCode::BAD_REQUEST, "request_broken", text).closing();
-        let response = own_answer::refusal(&trouble);
+        let trouble = ProxyError::new(StatusCode::BAD_REQUEST, "request_broken", text).closing();
+        let response = proxy_error::refusal(&trouble);
         self.ongoing.answered(response.status().as_u16(), false);
         self.ongoing.finish(end, 0, 0, 0);
         Ok(response)

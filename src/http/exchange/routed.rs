@@ -6,24 +6,24 @@ use bytes::Bytes;
 use http::{Response, StatusCode, header, response};
 
 use super::{
-    Failed, Running,
+    ExchangeHandler, Failed,
     ask::{Outgoing, gate},
-    leg::{Course, Leg, Reworked},
+    declared_body::DeclaredBody,
     reply::mark,
-    short::Short,
+    toxic_chain::{NextStep, PreparedBody, ToxicChain},
 };
 use crate::{
-    dial::Way,
+    dial::DialPlan,
     http::{
         body::{
-            Body, Flow, Source, Tee,
-            held::{Came, Held},
+            Body, BodySource, Tee, ToxicBody,
+            buffered::{BufferedBody, Fill},
         },
-        ongoing::{Attempt, Party},
-        own_answer::Trouble,
+        ongoing::{Attempt, Owner},
+        proxy_error::ProxyError,
         target::{
             Target,
-            route::{Limits, MAX_ATTEMPTS, MAX_REPLAY, Outcome, Policy, Received},
+            route::{AttemptResult, Limits, MAX_ATTEMPTS, MAX_REPLAY, Policy, ResponseProgress},
         },
         upstream::{Answer, Link, io::Io},
     },
@@ -31,22 +31,27 @@ use crate::{
 };
 
 /// What an attempt came to.
-struct Tried {
-    result: Result<Response<Source>, Failed>,
+struct AttemptEnd {
+    result: Result<Response<BodySource>, Failed>,
     /// What is held back of the response's body.
     body: Bytes,
-    received: Received,
+    received: ResponseProgress,
     /// Why the response did not come, or not as far as it was waited for.
     error: Option<&'static str>,
 }
 
-impl Tried {
+impl AttemptEnd {
     fn failed(error: &'static str, failed: Failed) -> Self {
-        Self { result: Err(failed), body: Bytes::new(), received: Received::Nothing, error: Some(error) }
+        Self {
+            result: Err(failed),
+            body: Bytes::new(),
+            received: ResponseProgress::Nothing,
+            error: Some(error),
+        }
     }
 
-    fn outcome(&self, repeatable: bool) -> Outcome<'_> {
-        Outcome {
+    fn outcome(&self, repeatable: bool) -> AttemptResult<'_> {
+        AttemptResult {
             head: self.result.as_ref().ok().map(|response| (response.status(), response.headers())),
             body: self.body.clone(),
             error: self.error,
@@ -57,13 +62,17 @@ impl Tried {
     }
 }
 
-impl Running {
+impl ExchangeHandler {
     /// Tries the upstreams that the policy chooses. `way` is what the toxics of the exchange leave of the way to each.
-    pub(super) async fn routed(&mut self, policy: &dyn Policy, way: Way) -> Result<Response<Source>, Failed> {
+    pub(super) async fn routed(
+        &mut self,
+        policy: &dyn Policy,
+        way: DialPlan,
+    ) -> Result<Response<BodySource>, Failed> {
         let mut attempts = policy.begin(&self.ongoing.facts);
         let Some(mut candidate) = attempts.next(None) else {
             let text = "no upstream of the route can be tried now";
-            let trouble = Trouble::new(StatusCode::SERVICE_UNAVAILABLE, "no_upstream", text);
+            let trouble = ProxyError::new(StatusCode::SERVICE_UNAVAILABLE, "no_upstream", text);
             return Err(Failed::Unreachable(trouble));
         };
         let body = self.replayable().await;
@@ -90,29 +99,29 @@ impl Running {
     /// The request's body behind the toxics of the exchange, remembered for every attempt.
     async fn replayable(&mut self) -> Option<Tee> {
         let Some(source) = self.request_source() else {
-            self.leg.no_request_body(self.head.headers());
+            self.chain.no_request_body(self.head.headers());
             return None;
         };
-        let flow = self.leg.request_body(&mut self.head, source, None).await;
-        Some(Tee::new(Source::Piece(Box::new(flow)), MAX_REPLAY))
+        let flow = self.chain.request_body(&mut self.head, source, None).await;
+        Some(Tee::new(BodySource::Layer(Box::new(flow)), MAX_REPLAY))
     }
 
     /// Tries one upstream, and waits for as much of its response as is held back.
-    async fn attempt(&self, attempt: &Arc<Attempt>, body: Option<&Tee>, way: Way) -> Tried {
+    async fn attempt(&self, attempt: &Arc<Attempt>, body: Option<&Tee>, way: DialPlan) -> AttemptEnd {
         let asked = self.ongoing.now();
         let limits = attempt.candidate.limits;
         let mut address = None;
         let head = self.attempted_head(attempt, body, way, &mut address);
         let tried = match tokio::time::timeout(limits.head, head).await {
             Ok(Ok(response)) => held_back(response, limits).await,
-            Ok(Err(failed)) => Tried::failed(failed.code(), failed),
+            Ok(Err(failed)) => AttemptEnd::failed(failed.code(), failed),
             Err(_) => {
                 let text = format!("no response from {} in time", attempt.candidate.target);
-                let trouble = Trouble::new(StatusCode::GATEWAY_TIMEOUT, TIMEOUT, text);
-                Tried::failed(TIMEOUT, trouble.into())
+                let trouble = ProxyError::new(StatusCode::GATEWAY_TIMEOUT, TIMEOUT, text);
+                AttemptEnd::failed(TIMEOUT, trouble.into())
             }
         };
-        self.ongoing.attempt(journal::Attempt {
+        self.ongoing.attempt(journal::AttemptRecord {
             target: Arc::<Target>::clone(&attempt.candidate.target),
             address,
             outcome: tried.error.unwrap_or("ok"),
@@ -127,27 +136,27 @@ impl Running {
         &self,
         attempt: &Arc<Attempt>,
         body: Option<&Tee>,
-        way: Way,
+        way: DialPlan,
         address: &mut Option<std::net::SocketAddr>,
-    ) -> Result<Response<Source>, Failed> {
+    ) -> Result<Response<BodySource>, Failed> {
         let candidate = &attempt.candidate;
         let plan = Arc::clone(&candidate.toxics.borrow());
-        let mut leg = Leg::new(Party::Attempt(Arc::clone(attempt)), plan);
-        let way = if way == Way::AsAsked { leg.way() } else { way };
+        let mut chain = ToxicChain::new(Owner::Attempt(Arc::clone(attempt)), plan);
+        let way = if way == DialPlan::AsAsked { chain.way() } else { way };
         let target = self.reached(&candidate.target, way).await?;
         let mut head = self.head.copy();
-        leg.start(head.headers());
-        if let Course::Instead(verdict) = leg.before_the_request(&mut head).await {
+        chain.start(head.headers());
+        if let NextStep::Instead(verdict) = chain.before_the_request(&mut head).await {
             return instead(verdict).await;
         }
         let (go_on, gate) = gate(head.headers());
         let body = match body {
             Some(tee) => {
-                let source = Source::Tee(tee.rewound());
-                Body::Flow(Box::new(leg.request_body(&mut head, source, gate).await))
+                let source = BodySource::Tee(tee.rewound());
+                Body::Toxic(Box::new(chain.request_body(&mut head, source, gate).await))
             }
             None => {
-                leg.no_request_body(head.headers());
+                chain.no_request_body(head.headers());
                 Body::Empty
             }
         };
@@ -159,23 +168,27 @@ impl Running {
         let Answer { response, address: reached, .. } = answer;
         *address = reached;
         let (mut head, source) = self.readable(response)?.into_parts();
-        if let Course::Instead(verdict) = leg.after_the_head(&mut head).await {
+        if let NextStep::Instead(verdict) = chain.after_the_head(&mut head).await {
             return instead(verdict).await;
         }
-        Ok(Self::attempted_body(leg, head, source).await)
+        Ok(Self::attempted_body(chain, head, source).await)
     }
 
     /// The response of an attempt, with the attempt's toxics around its body.
-    async fn attempted_body(mut leg: Leg, mut head: response::Parts, source: Source) -> Response<Source> {
-        let reworked = leg.response_body(&mut head, source).await;
-        mark(&mut head.headers, leg.toxics().marks(|toxic| reworked.concerns(toxic)));
-        let Reworked { source, governor, decoding, announced, .. } = reworked;
-        let flow = Flow::attempt(source, governor, decoding, announced);
-        let mut body = Source::Piece(Box::new(flow));
+    async fn attempted_body(
+        mut chain: ToxicChain,
+        mut head: response::Parts,
+        source: BodySource,
+    ) -> Response<BodySource> {
+        let reworked = chain.response_body(&mut head, source).await;
+        mark(&mut head.headers, chain.toxics().marks(|toxic| reworked.concerns(toxic)));
+        let PreparedBody { source, governor, decoding, announced, .. } = reworked;
+        let flow = ToxicBody::attempt(source, governor, decoding, announced);
+        let mut body = BodySource::Layer(Box::new(flow));
         if let Some(DeclaredLength(declared)) = head.extensions.remove() {
             head.headers.insert(header::CONTENT_LENGTH, declared.into());
             head.headers.remove(header::TRANSFER_ENCODING);
-            body = Source::Piece(Box::new(Short::new(body, declared)));
+            body = BodySource::Layer(Box::new(DeclaredBody::new(body, declared)));
         }
         Response::from_parts(head, body)
     }
@@ -185,11 +198,11 @@ impl Running {
 const TIMEOUT: &str = "timeout";
 
 /// What a toxic makes of an attempt instead of the upstream's response.
-async fn instead(verdict: Verdict) -> Result<Response<Source>, Failed> {
+async fn instead(verdict: Verdict) -> Result<Response<BodySource>, Failed> {
     match verdict {
         Verdict::Respond(answer) => {
             let length = answer.body().len();
-            let mut response = answer.map(|bytes: Bytes| Source::Full(Some(bytes)));
+            let mut response = answer.map(|bytes: Bytes| BodySource::Full(Some(bytes)));
             response.headers_mut().entry(header::CONTENT_LENGTH).or_insert(length.into());
             Ok(response)
         }
@@ -197,26 +210,36 @@ async fn instead(verdict: Verdict) -> Result<Response<Source>, Failed> {
         Verdict::Abort(Ending::Hang) => std::future::pending().await,
         Verdict::Abort(_) | Verdict::Hang(_) | Verdict::Forward => {
             let text = "a toxic ended the attempt before its response";
-            Err(Trouble::new(StatusCode::BAD_GATEWAY, "upstream_broken", text).into())
+            Err(ProxyError::new(StatusCode::BAD_GATEWAY, "upstream_broken", text).into())
         }
     }
 }
 
 /// Waits for as much of a response's body as is held back.
-async fn held_back(response: Response<Source>, limits: Limits) -> Tried {
+async fn held_back(response: Response<BodySource>, limits: Limits) -> AttemptEnd {
     if limits.hold_back == 0 {
-        return Tried { result: Ok(response), body: Bytes::new(), received: Received::Head, error: None };
+        return AttemptEnd {
+            result: Ok(response),
+            body: Bytes::new(),
+            received: ResponseProgress::Head,
+            error: None,
+        };
     }
     let (head, source) = response.into_parts();
-    let mut held = Held::new(source, false);
+    let mut held = BufferedBody::new(source, false);
     // More than so many bytes are enough.
     let filling = held.fill(limits.hold_back - 1, |_| false);
     let (received, error) = match tokio::time::timeout(limits.body, filling).await {
-        Ok(Came::All) => (Received::All, None),
-        Ok(Came::Part) => (Received::Part, None),
-        Ok(Came::Broken) => (Received::Part, Some("upstream_broken")),
-        Err(_) => (Received::Part, Some(TIMEOUT)),
+        Ok(Fill::All) => (ResponseProgress::All, None),
+        Ok(Fill::Part) => (ResponseProgress::Part, None),
+        Ok(Fill::Broken) => (ResponseProgress::Part, Some("upstream_broken")),
+        Err(_) => (ResponseProgress::Part, Some(TIMEOUT)),
     };
     let body = held.bytes();
-    Tried { result: Ok(Response::from_parts(head, Source::Held(Box::new(held)))), body, received, error }
+    AttemptEnd {
+        result: Ok(Response::from_parts(head, BodySource::Buffered(Box::new(held)))),
+        body,
+        received,
+        error,
+    }
 }

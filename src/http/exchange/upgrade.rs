@@ -11,7 +11,7 @@ use crate::http::{
     body::Body,
     client::extended_connect,
     message::headers::{self, Hop},
-    ongoing::Ongoing,
+    ongoing::ExchangeState,
     upstream::Switching,
 };
 use relay::Relayed;
@@ -24,7 +24,7 @@ pub(crate) const UPGRADED: &str = "upgraded";
 ///
 /// Over HTTP/1 the relay is a part of the client's connection: it is listed, counted, reset and closed with it.
 pub(crate) fn switch(
-    ongoing: &Arc<Ongoing>,
+    ongoing: &Arc<ExchangeState>,
     client: OnUpgrade,
     head: response::Parts,
     upstream: Switching,

@@ -51,7 +51,7 @@ pub(crate) struct Decoding {
     /// Coded bytes that have not been decoded yet.
     coded: Bytes,
     plain: Box<[u8]>,
-    place: Place,
+    place: DecoderState,
 }
 
 enum Codec {
@@ -67,7 +67,7 @@ enum Codec {
 /// Where in the coded body a decoder is. Gzip and zstd may have several members (RFC 1952, section 2.2) or frames
 /// (RFC 8878, section 3).
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum DecoderState {
     BeforeMember,
     InMember,
 }
@@ -93,7 +93,7 @@ impl Decoding {
             codec,
             coded: Bytes::new(),
             plain: vec![0; Self::STEP].into_boxed_slice(),
-            place: Place::BeforeMember,
+            place: DecoderState::BeforeMember,
         }
     }
 
@@ -116,18 +116,18 @@ impl Decoding {
         while !plain.unwritten().is_empty() {
             let before = (self.coded.len(), plain.written().len());
             let mut coded = PartialBuffer::new(&self.coded[..]);
-            if self.place == Place::BeforeMember {
+            if self.place == DecoderState::BeforeMember {
                 if self.coded.is_empty() {
                     break;
                 }
-                self.place = Place::InMember;
+                self.place = DecoderState::InMember;
             }
             let over = self.codec.decode(&mut coded, &mut plain)?;
             let taken = coded.written().len();
             self.coded.advance(taken);
             if over {
                 self.codec.next_member(self.coded.is_empty())?;
-                self.place = Place::BeforeMember;
+                self.place = DecoderState::BeforeMember;
             } else if before == (self.coded.len(), plain.written().len()) {
                 break;
             }
@@ -138,7 +138,7 @@ impl Decoding {
 
     /// Whether the coded body may end here.
     pub(crate) fn is_complete(&self) -> bool {
-        self.place == Place::BeforeMember && self.coded.is_empty()
+        self.place == DecoderState::BeforeMember && self.coded.is_empty()
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use aconite_dialects::{
     Dialect, Operation,
-    form::{Head, Response},
+    form::{RequestHead, Response},
     json,
     provider::Provider,
 };
@@ -27,7 +27,7 @@ pub(crate) struct Facts {
     pub(crate) scene: Option<String>,
     pub(crate) test_id: Option<String>,
     /// What the body says, if it was read.
-    pub(crate) said: Said,
+    pub(crate) said: RequestParams,
     pub(crate) body: Option<JsonBody>,
     /// Why the body was not read, if there is one and it was not.
     pub(crate) unread: Option<&'static str>,
@@ -42,12 +42,12 @@ pub(crate) const NOT_READ: &str = "request_not_read";
 
 /// What a request says of itself: in its path, its header section or its body.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct RequestParams {
     pub(crate) model: Option<String>,
     pub(crate) streaming: Option<bool>,
 }
 
-impl Said {
+impl RequestParams {
     /// Reads the two members of a JSON body that tell; of duplicates the last counts. `None` if it is not JSON.
     pub(crate) fn by(body: &[u8]) -> Option<Self> {
         let [model, streaming] = json::members(body, ["model", "stream"]).ok()?;
@@ -84,7 +84,7 @@ impl Facts {
             scene: text(&super::headers::SCENE),
             test_id: text(&super::headers::TEST_ID),
             headers,
-            said: Said { model, streaming: None },
+            said: RequestParams { model, streaming: None },
             body: None,
             unread: None,
             path,
@@ -93,7 +93,7 @@ impl Facts {
 
     /// The body was read, and is this when decoded.
     pub(crate) fn read(&mut self, body: Bytes) {
-        match Said::by(&body) {
+        match RequestParams::by(&body) {
             Some(said) => {
                 self.said.model = said.model.or_else(|| self.said.model.take());
                 self.said.streaming = said.streaming;
@@ -125,7 +125,7 @@ impl Facts {
         let by_head = || {
             let header = |name: &str| self.headers.get(name).map(HeaderValue::as_bytes);
             let (path, query) = (self.path.path(), self.path.query().unwrap_or_default());
-            Head { path, query, header: &header }.asks_for_stream(self.dialect)
+            RequestHead { path, query, header: &header }.asks_for_stream(self.dialect)
         };
         // A body that says nothing leaves it to the default; a body that was not read could still say it.
         let by_default = || {

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderValue, Method, header};
 
 /// Where a body ends, as its sender means it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Ends {
+pub(crate) enum BodyEnd {
     /// Where the transport says: after its last chunk, its length, its stream, or its connection.
     ByItself,
     /// After so many bytes, although hyper reads until the connection closes.
@@ -18,10 +18,10 @@ pub(crate) enum Ends {
 ///
 /// # Errors
 /// What is wrong, if the end of the body is in doubt or `http2` cannot carry its coding.
-pub(crate) fn of_response(headers: &mut HeaderMap, http2: bool) -> Result<Ends, String> {
+pub(crate) fn of_response(headers: &mut HeaderMap, http2: bool) -> Result<BodyEnd, String> {
     if !headers.contains_key(header::TRANSFER_ENCODING) {
         one_length(headers)?;
-        return Ok(Ends::ByItself);
+        return Ok(BodyEnd::ByItself);
     }
     let mut lines = lines(headers)?;
     lines.dedup_by(|line, before| line == before && is_chunked(line));
@@ -29,7 +29,7 @@ pub(crate) fn of_response(headers: &mut HeaderMap, http2: bool) -> Result<Ends, 
         lines.iter().flatten().map(String::as_str).filter(|c| *c != "identity").collect();
     if codings.is_empty() {
         headers.remove(header::TRANSFER_ENCODING);
-        return Ok(one_length(headers)?.map_or(Ends::ByItself, Ends::After));
+        return Ok(one_length(headers)?.map_or(BodyEnd::ByItself, BodyEnd::After));
     }
     let shown = codings.join(", ");
     chunked_once_at_the_end(&codings).map_err(|why| format!("`Transfer-Encoding: {shown}`: {why}"))?;
@@ -43,7 +43,7 @@ pub(crate) fn of_response(headers: &mut HeaderMap, http2: bool) -> Result<Ends, 
     if !is_plain && let Ok(value) = HeaderValue::from_str(&shown) {
         headers.insert(header::TRANSFER_ENCODING, value);
     }
-    Ok(Ends::ByItself)
+    Ok(BodyEnd::ByItself)
 }
 
 /// The framing of a request to an HTTP/1.1 upstream, where hyper would leave it out: of an empty body if the method
@@ -179,7 +179,7 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(name, HeaderValue::from_static(value));
             let before = headers.clone();
-            assert_eq!(of_response(&mut headers, false), Ok(Ends::ByItself));
+            assert_eq!(of_response(&mut headers, false), Ok(BodyEnd::ByItself));
             assert_eq!(headers, before);
         }
     }

@@ -9,7 +9,7 @@ use aconite_toxics::{Direction, Instance, Level, Report, Scope, StageId, StreamF
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
-use super::{Ongoing, ToxicState, Toxics};
+use super::{ExchangeState, ToxicState, Toxics};
 use crate::{
     http::target::route::{Candidate, MAX_ATTEMPTS},
     link::{Counters, Governor, Lane, ProxyHeld, ToxicSocket},
@@ -19,7 +19,7 @@ use crate::{
 
 /// One try at an upstream that a policy has chosen.
 pub(crate) struct Attempt {
-    pub(crate) ongoing: Arc<Ongoing>,
+    pub(crate) ongoing: Arc<ExchangeState>,
     pub(crate) candidate: Candidate,
     toxics: ToxicState,
 }
@@ -27,13 +27,13 @@ pub(crate) struct Attempt {
 /// What toxics act on: a whole exchange, or one attempt of it. What they end is the client's connection, or the attempt
 /// alone.
 #[derive(Clone)]
-pub(crate) enum Party {
-    Exchange(Arc<Ongoing>),
+pub(crate) enum Owner {
+    Exchange(Arc<ExchangeState>),
     Attempt(Arc<Attempt>),
 }
 
-impl Party {
-    pub(crate) fn ongoing(&self) -> &Arc<Ongoing> {
+impl Owner {
+    pub(crate) fn ongoing(&self) -> &Arc<ExchangeState> {
         match self {
             Self::Exchange(ongoing) => ongoing,
             Self::Attempt(attempt) => &attempt.ongoing,
@@ -41,7 +41,7 @@ impl Party {
     }
 
     /// The exchange, if the toxics act on all of it.
-    pub(crate) fn exchange(&self) -> Option<&Arc<Ongoing>> {
+    pub(crate) fn exchange(&self) -> Option<&Arc<ExchangeState>> {
         match self {
             Self::Exchange(ongoing) => Some(ongoing),
             Self::Attempt(_) => None,
@@ -58,7 +58,7 @@ impl Party {
 
 impl Attempt {
     /// The attempt of this number, from 1.
-    pub(crate) fn new(ongoing: &Arc<Ongoing>, number: u32, candidate: Candidate) -> Self {
+    pub(crate) fn new(ongoing: &Arc<ExchangeState>, number: u32, candidate: Candidate) -> Self {
         let begun = Arc::clone(&candidate.toxics.borrow());
         // No two attempts of a proxy share dice, whatever the order in which exchanges fail.
         let seed = ongoing.number.wrapping_mul(MAX_ATTEMPTS.into()).wrapping_add(number.into());

@@ -9,9 +9,9 @@ use aconite_toxics::{BodyForm, Dice, Direction, Report, RequestFacts, Scope, Sta
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
-use super::{Ongoing, millis};
+use super::{ExchangeState, millis};
 use crate::{
-    journal::{Course, Strike, recorded},
+    journal::{Progress, Strike, recorded},
     metrics::ToxicSeries,
     plan::{Armed, Decisions, Plan, PlanReceiver},
 };
@@ -50,7 +50,7 @@ impl ToxicState {
 /// The toxics of an exchange, or of one attempt of it.
 #[derive(Clone, Copy)]
 pub(crate) struct Toxics<'a> {
-    pub(super) ongoing: &'a Ongoing,
+    pub(super) ongoing: &'a ExchangeState,
     pub(super) state: &'a ToxicState,
     pub(super) plan: &'a PlanReceiver,
 }
@@ -145,7 +145,7 @@ impl<'a> Toxics<'a> {
     }
 
     /// The latest entry of the journal about the toxic of this name.
-    pub(super) fn entry<'c>(self, course: &'c mut Course, name: &str) -> Option<&'c mut Strike> {
+    pub(super) fn entry<'c>(self, course: &'c mut Progress, name: &str) -> Option<&'c mut Strike> {
         course.toxics.iter_mut().rfind(|strike| self.is_of(strike) && strike.name == name)
     }
 
@@ -195,7 +195,7 @@ impl<'a> Toxics<'a> {
     }
 
     pub(super) fn tell(self, event: &'static str, name: &str, kind: &str, reason: Option<&str>) {
-        let Ongoing { site, facts, record, .. } = self.ongoing;
+        let ExchangeState { site, facts, record, .. } = self.ongoing;
         site.journal.tell(event, || {
             serde_json::json!({
                 "proxy": &*site.name,

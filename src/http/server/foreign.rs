@@ -11,9 +11,9 @@ use super::{Sniffed, inbound::Inbound};
 use crate::{
     http::{
         client::guard,
-        own_answer::{self, Trouble},
+        proxy_error::{self, ProxyError},
     },
-    journal::Head,
+    journal::ExchangeStart,
 };
 
 /// A fatal alert, `handshake_failure` (RFC 8446, sections 5.1 and 6).
@@ -45,8 +45,8 @@ pub(crate) async fn refuse(mut stream: TcpStream, inbound: &Inbound, spoken: Sni
         }
     };
     tracing::warn!(proxy = %site.name, peer = %connection.peer, spoken = name, "{text}");
-    let trouble = Trouble::new(StatusCode::BAD_REQUEST, "wrong_protocol", text).closing();
-    let head = Head {
+    let trouble = ProxyError::new(StatusCode::BAD_REQUEST, "wrong_protocol", text).closing();
+    let head = ExchangeStart {
         proxy: Arc::clone(&site.name),
         connection: connection.id,
         method: Method::from_bytes(name.as_bytes()).unwrap_or_default(),
@@ -58,7 +58,7 @@ pub(crate) async fn refuse(mut stream: TcpStream, inbound: &Inbound, spoken: Sni
         test_id: None,
     };
     guard::record_refusal(connection, head, &HeaderMap::new(), &trouble);
-    let plain = own_answer::wire(&own_answer::refusal(&trouble));
+    let plain = proxy_error::wire(&proxy_error::refusal(&trouble));
     let answer = match spoken {
         Sniffed::Tls => TLS_ALERT,
         Sniffed::Socks4 => SOCKS4_REFUSAL,

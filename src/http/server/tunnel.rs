@@ -14,20 +14,20 @@ use tokio::{
 use connect::Connect;
 
 use super::{
-    Sniffed, Unsaid, foreign, handshake, inbound::Inbound, look, serve_http, serve_plain, sniff, socket,
+    SniffError, Sniffed, foreign, handshake, inbound::Inbound, look, serve_http, serve_plain, sniff, socket,
 };
 use crate::{
     connection::ConnectionShared,
-    dial::{Place, Way},
+    dial::{DialPlan, DialTarget},
     http::{
         body::Body,
-        client::{FarEnd, Via, forward::ForwardRules, guard},
+        client::{RequestRoute, TunnelTarget, forward::ForwardRules, guard},
         message::headers,
-        own_answer::{self, Trouble},
+        proxy_error::{self, ProxyError},
         target::{Origin, Target},
         upstream::{MAX_HEADER_SECTION, unreachable::unreachable},
     },
-    journal::Head,
+    journal::ExchangeStart,
     link::{ClientIo, Peek, finish},
     tcp::relay,
     tls::{self, Negotiated as _, host::Readable},
@@ -41,24 +41,26 @@ pub(crate) async fn serve(mut stream: TcpStream, inbound: &Inbound, rules: &Forw
         Ok((Sniffed::Http1 | Sniffed::Other, _)) => {}
         // By absolute form alone: a tunnel is made by HTTP/1.1.
         Ok((Sniffed::Http2, began)) => {
-            return serve_plain(stream, inbound, Via::Forward, true, began).await;
+            return serve_plain(stream, inbound, RequestRoute::Forward, true, began).await;
         }
         Ok((spoken, _)) => return foreign::refuse(stream, inbound, spoken).await,
-        Err(Unsaid::Half) => return write_last_answer(stream, own_answer::too_slow()).await,
-        Err(Unsaid::Nothing) => return,
+        Err(SniffError::Half) => return write_last_answer(stream, proxy_error::too_slow()).await,
+        Err(SniffError::Nothing) => return,
     }
     loop {
         let began = match look(&stream, &mut [0; CONNECT.len()], site, is_connect).await {
             Ok((true, began)) => began,
-            Ok((false, began)) => return serve_plain(stream, inbound, Via::Forward, false, began).await,
-            Err(Unsaid::Half) => return write_last_answer(stream, own_answer::too_slow()).await,
-            Err(Unsaid::Nothing) => return,
+            Ok((false, began)) => {
+                return serve_plain(stream, inbound, RequestRoute::Forward, false, began).await;
+            }
+            Err(SniffError::Half) => return write_last_answer(stream, proxy_error::too_slow()).await,
+            Err(SniffError::Nothing) => return,
         };
         let head = timeout_at(began + site.header_timeout(), read_head(&mut stream)).await;
         let connect = match head {
             Ok(Ok(head)) => connect::parse(&head),
             Ok(Err(trouble)) => Err(trouble),
-            Err(_) => return write_answer(&mut stream, own_answer::too_slow()).await,
+            Err(_) => return write_answer(&mut stream, proxy_error::too_slow()).await,
         };
         let connect = match connect {
             Ok(connect) => connect,
@@ -88,7 +90,7 @@ fn is_connect(bytes: &[u8]) -> Option<bool> {
 }
 
 /// Reads a head and not a byte more: what follows belongs to the tunnel.
-async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
+async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<ProxyError>> {
     const END: &[u8] = b"\r\n\r\n";
     let mut head = Vec::new();
     let mut seen = [0; 4096];
@@ -110,7 +112,7 @@ async fn read_head(stream: &mut TcpStream) -> Result<Vec<u8>, Option<Trouble>> {
         }
         if head.len() > MAX_HEADER_SECTION {
             let text = "the request's head is larger than 256 KiB";
-            return Err(Some(Trouble::new(
+            return Err(Some(ProxyError::new(
                 StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 "head_too_large",
                 text,
@@ -125,24 +127,24 @@ async fn tunnel(mut stream: TcpStream, inbound: &Inbound, rules: &ForwardRules, 
     let Connect { host, port, headers, .. } = &connect;
     let (host, port) = (host.clone(), *port);
     connection.leads_to(&Origin::new(true, &host, port));
-    let asked = Place::asked(host.clone(), port);
+    let asked = DialTarget::asked(host.clone(), port);
     let fault = connection.connect_fault(ConnectFault::is_of_upstream, Some(&facts(&host, headers)));
     let place = match fault.into() {
-        Way::AsAsked => asked,
-        Way::At(address) => asked.at(address),
-        Way::Fails(fault) => {
+        DialPlan::AsAsked => asked,
+        DialPlan::At(address) => asked.at(address),
+        DialPlan::Fails(fault) => {
             let trouble = unreachable(fault, &host, dialer.connect_timeout).await.closing();
-            return write_answer(&mut stream, own_answer::refusal(&trouble)).await;
+            return write_answer(&mut stream, proxy_error::refusal(&trouble)).await;
         }
     };
     if let Err(error) = dialer.may_dial(&place) {
-        return refuse(&mut stream, connection, Some(&connect), &Trouble::from(error).closing()).await;
+        return refuse(&mut stream, connection, Some(&connect), &ProxyError::from(error).closing()).await;
     }
     let mapped = rules.target(&host, port);
     // An address says nothing: the TLS server name may.
     if mapped.is_some() || rules.intercepts(&host) || host.parse::<IpAddr>().is_ok() {
         if stream.write_all(ESTABLISHED).await.is_ok() {
-            let end = Asked { host, port, mapped, place };
+            let end = ConnectTarget { host, port, mapped, place };
             open(stream, inbound, rules, end).await;
         }
         return;
@@ -176,25 +178,25 @@ fn facts<'a>(host: &'a str, headers: &'a HeaderMap) -> RequestFacts<'a> {
 }
 
 /// What CONNECT asked for.
-struct Asked {
+struct ConnectTarget {
     host: String,
     port: u16,
     /// Where the host is sent, if that is elsewhere.
     mapped: Option<Arc<Target>>,
     /// Where a connection that is left closed goes to.
-    place: Place<'static>,
+    place: DialTarget<'static>,
 }
 
 /// Looks into a tunnel, and serves what it carries if that can be read.
-async fn open(stream: TcpStream, inbound: &Inbound, rules: &ForwardRules, asked: Asked) {
-    let Asked { host, port, mapped, place } = asked;
+async fn open(stream: TcpStream, inbound: &Inbound, rules: &ForwardRules, asked: ConnectTarget) {
+    let ConnectTarget { host, port, mapped, place } = asked;
     let site = &inbound.connection.site;
     let intercepted = mapped.is_some() || rules.intercepts(&host);
     let end = |name: Option<&str>, tls: bool| {
         let named = name.and_then(|name| rules.target(name, port));
         let origin = Origin::new(tls, &host, port).named(name);
         let server = || Arc::new(Target::Server { origin, prefix: String::new() });
-        Arc::new(FarEnd {
+        Arc::new(TunnelTarget {
             host: normal_host(name.unwrap_or(&host)).as_ref().into(),
             connect_host: host.clone(),
             target: named.or_else(|| mapped.clone()).unwrap_or_else(server),
@@ -221,7 +223,7 @@ async fn open(stream: TcpStream, inbound: &Inbound, rules: &ForwardRules, asked:
         }
         Sniffed::Http1 | Sniffed::Http2 if intercepted => {
             let http2 = sniffed == Sniffed::Http2;
-            serve_plain(stream, inbound, Via::Tunnel(end(None, false)), http2, began).await;
+            serve_plain(stream, inbound, RequestRoute::Tunnel(end(None, false)), http2, began).await;
         }
         _ => blind(stream, inbound, &place).await,
     }
@@ -232,7 +234,7 @@ async fn terminate(
     stream: TcpStream,
     inbound: &Inbound,
     host: &str,
-    end: impl Fn(Option<&str>, bool) -> Arc<FarEnd>,
+    end: impl Fn(Option<&str>, bool) -> Arc<TunnelTarget>,
 ) {
     let Inbound { connection, proxy } = inbound;
     let site = &connection.site;
@@ -263,11 +265,11 @@ async fn terminate(
     let Some(stream) = Box::pin(handshake(hello, alpn, leaf, inbound)).await else { return };
     let http2 = stream.is_h2();
     let io = ClientIo::tls(stream, control.clone());
-    serve_http(io, control, inbound, Via::Tunnel(end), http2, None).await;
+    serve_http(io, control, inbound, RequestRoute::Tunnel(end), http2, None).await;
 }
 
 /// Joins the client with the host that it asked for, and looks at nothing.
-async fn blind(mut stream: TcpStream, inbound: &Inbound, place: &Place<'_>) {
+async fn blind(mut stream: TcpStream, inbound: &Inbound, place: &DialTarget<'_>) {
     if let Ok(upstream) = dialled(inbound, place).await {
         relay(stream, upstream, &inbound.connection).await;
     } else {
@@ -276,22 +278,22 @@ async fn blind(mut stream: TcpStream, inbound: &Inbound, place: &Place<'_>) {
     }
 }
 
-async fn dialled(inbound: &Inbound, place: &Place<'_>) -> Result<TcpStream, Trouble> {
+async fn dialled(inbound: &Inbound, place: &DialTarget<'_>) -> Result<TcpStream, ProxyError> {
     let Inbound { connection, proxy } = inbound;
     let dialled = proxy.upstreams.dialer.dial(place).await;
     let (stream, address) = dialled.map_err(|error| {
         tracing::warn!(proxy = %connection.site.name, %error, "no connection for a tunnel");
-        Trouble::from(error)
+        ProxyError::from(error)
     })?;
     connection.reached(address);
     Ok(stream)
 }
 
-async fn reach(stream: &mut TcpStream, inbound: &Inbound, place: &Place<'_>) -> Option<TcpStream> {
+async fn reach(stream: &mut TcpStream, inbound: &Inbound, place: &DialTarget<'_>) -> Option<TcpStream> {
     match dialled(inbound, place).await {
         Ok(upstream) => Some(upstream),
         Err(trouble) => {
-            write_answer(stream, own_answer::refusal(&trouble.closing())).await;
+            write_answer(stream, proxy_error::refusal(&trouble.closing())).await;
             None
         }
     }
@@ -340,12 +342,12 @@ async fn refuse(
     stream: &mut TcpStream,
     connection: &ConnectionShared,
     connect: Option<&Connect>,
-    trouble: &Trouble,
+    trouble: &ProxyError,
 ) {
     let none = HeaderMap::new();
     let (host, headers) = connect.map_or(("", &none), |connect| (connect.host.as_str(), &connect.headers));
     let facts = facts(host, headers);
-    let head = Head {
+    let head = ExchangeStart {
         proxy: Arc::clone(&connection.site.name),
         connection: connection.id,
         method: Method::CONNECT,
@@ -357,12 +359,12 @@ async fn refuse(
         test_id: facts.test_id.map(Into::into),
     };
     guard::record_refusal(connection, head, headers, trouble);
-    write_answer(stream, own_answer::refusal(trouble)).await;
+    write_answer(stream, proxy_error::refusal(trouble)).await;
 }
 
 /// Writes a small answer by hand: there is no HTTP connection yet.
 async fn write_answer(stream: &mut TcpStream, answer: Response<Body>) {
-    let bytes = own_answer::wire(&answer);
+    let bytes = proxy_error::wire(&answer);
     // A client that has left needs no answer.
     let _ = stream.write_all(&bytes).await;
 }

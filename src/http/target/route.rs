@@ -19,7 +19,7 @@ pub(crate) trait Attempts: Send {
     /// The upstream to try next, by what the last attempt came to. `None` if the client gets that.
     ///
     /// It is asked for the first upstream, and after each attempt. If the last one is not repeatable, nothing else is tried.
-    fn next(&mut self, last: Option<&Outcome<'_>>) -> Option<Candidate>;
+    fn next(&mut self, last: Option<&AttemptResult<'_>>) -> Option<Candidate>;
 }
 
 /// An exchange makes at most so many attempts, whatever its policy says.
@@ -57,7 +57,7 @@ pub(crate) struct Limits {
 /// What an attempt came to.
 #[cfg_attr(not(test), expect(dead_code, reason = "policies read it, and there is none yet"))]
 #[derive(Clone, Debug)]
-pub(crate) struct Outcome<'a> {
+pub(crate) struct AttemptResult<'a> {
     /// The head of the response, if one came.
     pub(crate) head: Option<(StatusCode, &'a HeaderMap)>,
     /// What is held back of its body.
@@ -66,14 +66,14 @@ pub(crate) struct Outcome<'a> {
     pub(crate) error: Option<&'static str>,
     /// Whether the upstream may have received anything of the request.
     pub(crate) sent: bool,
-    pub(crate) received: Received,
+    pub(crate) received: ResponseProgress,
     /// Whether the request can be sent to another upstream: all of its body that has come is remembered.
     pub(crate) repeatable: bool,
 }
 
 /// How much of a response came, as far as it was waited for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Received {
+pub(crate) enum ResponseProgress {
     Nothing,
     Head,
     /// A part of the body, or as much as is held back.

@@ -8,7 +8,7 @@ use super::{MAX_HEADER_SECTION, MAX_HEADERS};
 use crate::{
     dial::DialError,
     http::{
-        body::{Again, Body},
+        body::{Body, Replay},
         target::Origin,
     },
     tls::{self, connect::ConnectError},
@@ -74,7 +74,7 @@ impl UpstreamError {
 }
 
 /// Why a connection gave no response.
-pub(super) struct Failure {
+pub(super) struct SendError {
     /// The request's body, if nothing of the request was sent.
     pub(super) unsent: Option<Box<Body>>,
     /// The connection had been used before, and not a byte came for this request.
@@ -82,7 +82,7 @@ pub(super) struct Failure {
     pub(super) source: hyper::Error,
 }
 
-impl Failure {
+impl SendError {
     /// Whether nothing of the request was sent.
     pub(super) fn is_unsent(&self) -> bool {
         self.unsent.is_some()
@@ -100,11 +100,11 @@ impl Failure {
 
     /// The body to send once more, if it is certain enough that the upstream has not processed the request: nothing of it
     /// was sent, a kept connection was dead (RFC 9112, section 9.3.1), or HTTP/2 says so (RFC 9113, section 8.7).
-    pub(super) fn again(&mut self, again: Option<Again>) -> Option<Body> {
+    pub(super) fn again(&mut self, again: Option<Replay>) -> Option<Body> {
         if let Some(unsent) = self.unsent.take() {
             return Some(*unsent);
         }
-        again.filter(|_| self.nothing_came || self.is_refused()).and_then(Again::body)
+        again.filter(|_| self.nothing_came || self.is_refused()).and_then(Replay::body)
     }
 
     /// Whether an HTTP/2 upstream guarantees that it has not processed the request: it refused the stream, or went away

@@ -11,7 +11,7 @@ use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
 use super::pool::{HostPool, Http1};
-use crate::http::{body::source::Piece, message::broken::Broken};
+use crate::http::{body::source::BodyLayer, message::broken::Broken};
 
 /// An answer's body together with the connection that it comes on, which goes back to the pool after.
 pub(super) struct Http1Body {
@@ -21,7 +21,7 @@ pub(super) struct Http1Body {
     left: Option<u64>,
 }
 
-impl Piece for Http1Body {
+impl BodyLayer for Http1Body {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         if self.left == Some(0) {
             return Poll::Ready(None);

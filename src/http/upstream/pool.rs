@@ -15,7 +15,7 @@ use std::{
 use hyper::client::conn::{http1, http2};
 use tokio::time::Instant;
 
-use super::Speak;
+use super::VersionPolicy;
 use crate::{
     http::{body::Body, target::Origin},
     steady::Steady,
@@ -151,11 +151,11 @@ impl HostPool {
 
     /// A connection that is ready and speaks what is wanted. Of HTTP/1.1 the most recently used one of this worker, else
     /// one that its worker does not need.
-    pub(crate) fn take(&self, speak: Speak) -> Option<Connection> {
-        if let Some(shared) = self.shared(speak != Speak::Http1) {
+    pub(crate) fn take(&self, speak: VersionPolicy) -> Option<Connection> {
+        if let Some(shared) = self.shared(speak != VersionPolicy::Http1) {
             return Some(Connection::Http2(shared));
         }
-        if speak == Speak::Http2 {
+        if speak == VersionPolicy::Http2 {
             return None;
         }
         loop {

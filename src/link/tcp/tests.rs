@@ -15,7 +15,7 @@ use tokio::{
 
 use super::{
     super::{
-        flow::READ_SIZE,
+        pump::READ_SIZE,
         testing::{Fault, Plan, assert_reset, guarded, ms, noise, pair, read_all},
     },
     *,

@@ -4,7 +4,7 @@ mod refusal;
 
 use std::sync::Arc;
 
-use aconite_dialects::conversation::{ANTHROPIC, Fields, Head, parse};
+use aconite_dialects::conversation::{ANTHROPIC, AnswerStart, Fields, parse};
 use http::{HeaderName, Method, StatusCode, header::AUTHORIZATION};
 use serde_json::json;
 
@@ -23,11 +23,11 @@ pub(super) static PROVIDER: Provider =
 
 static MESSAGES: Speaker = Speaker {
     codec: ANTHROPIC,
-    head: |request, digest| Head {
+    head: |request, digest| AnswerStart {
         id: digest.id("msg_01", 22),
         model: request.model.clone(),
         tier: Some("standard".to_owned()),
-        ..Head::default()
+        ..AnswerStart::default()
     },
     call_id: |digest| digest.id("toolu_01", 22),
     talks_first: true,

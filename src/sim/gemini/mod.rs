@@ -5,7 +5,7 @@ mod refusal;
 
 use std::sync::Arc;
 
-use aconite_dialects::conversation::{Fields, GEMINI, Head, parse};
+use aconite_dialects::conversation::{AnswerStart, Fields, GEMINI, parse};
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderName, Method, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -25,7 +25,11 @@ pub(super) static PROVIDER: Provider =
 
 static CHAT: Speaker = Speaker {
     codec: GEMINI,
-    head: |request, digest| Head { id: digest.id("", 22), model: request.model.clone(), ..Head::default() },
+    head: |request, digest| AnswerStart {
+        id: digest.id("", 22),
+        model: request.model.clone(),
+        ..AnswerStart::default()
+    },
     call_id: |digest| digest.id("", 8),
     talks_first: false,
     stream_type: "text/event-stream",

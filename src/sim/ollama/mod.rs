@@ -4,7 +4,7 @@ mod refusal;
 
 use std::sync::Arc;
 
-use aconite_dialects::conversation::{Fields, Head, Kind, OLLAMA, parse};
+use aconite_dialects::conversation::{AnswerStart, Fields, Kind, OLLAMA, parse};
 use http::{Method, StatusCode};
 use serde_json::json;
 
@@ -31,7 +31,11 @@ const DIMENSIONS: u64 = 768;
 
 static CHAT: Speaker = Speaker {
     codec: OLLAMA,
-    head: |request, _| Head { model: request.model.clone(), created: Some(CREATED), ..Head::default() },
+    head: |request, _| AnswerStart {
+        model: request.model.clone(),
+        created: Some(CREATED),
+        ..AnswerStart::default()
+    },
     call_id: |digest| digest.id("call_", 8),
     talks_first: false,
     stream_type: "application/x-ndjson",

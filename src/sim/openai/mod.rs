@@ -5,7 +5,7 @@ mod refusal;
 
 use std::sync::Arc;
 
-use aconite_dialects::conversation::{Fields, Head, OPENAI_CHAT, OPENAI_RESPONSES, Request, parse};
+use aconite_dialects::conversation::{AnswerStart, Fields, OPENAI_CHAT, OPENAI_RESPONSES, Request, parse};
 use http::{HeaderName, Method, header::AUTHORIZATION};
 
 use self::refusal::Refusal;
@@ -30,7 +30,7 @@ const LIMIT_TOKENS: u64 = 2_000_000;
 
 static CHAT: Speaker = Speaker {
     codec: OPENAI_CHAT,
-    head: |request, digest| Head {
+    head: |request, digest| AnswerStart {
         id: digest.id("chatcmpl-", 29),
         fingerprint: Some(Digest::of(request.model.as_bytes()).hex("fp_", 10)),
         ..head(request)
@@ -42,13 +42,13 @@ static CHAT: Speaker = Speaker {
 
 static RESPONSES: Speaker = Speaker {
     codec: OPENAI_RESPONSES,
-    head: |request, digest| Head { id: digest.hex("resp_", 48), ..head(request) },
+    head: |request, digest| AnswerStart { id: digest.hex("resp_", 48), ..head(request) },
     ..CHAT
 };
 
-fn head(request: &Request) -> Head {
+fn head(request: &Request) -> AnswerStart {
     let (model, tier) = (request.model.clone(), Some("default".to_owned()));
-    Head { model, tier, created: Some(CREATED), ..Head::default() }
+    AnswerStart { model, tier, created: Some(CREATED), ..AnswerStart::default() }
 }
 
 #[derive(Debug)]

@@ -39,7 +39,7 @@ impl Toxic for Slicer {
             size => usize::try_from(size).unwrap_or(usize::MAX),
         };
         let variation = usize::try_from(self.size_variation).unwrap_or(usize::MAX).min(average);
-        Instance::Bytes(Box::new(Knife {
+        Instance::Bytes(Box::new(SliceCursor {
             largest: average.saturating_add(variation),
             variation: i64::try_from(variation).unwrap_or(i64::MAX),
             delay: self.delay,
@@ -50,7 +50,7 @@ impl Toxic for Slicer {
     }
 }
 
-struct Knife {
+struct SliceCursor {
     largest: usize,
     variation: i64,
     delay: Micros,
@@ -61,7 +61,7 @@ struct Knife {
     free: Moment,
 }
 
-impl Knife {
+impl SliceCursor {
     /// As the variation is not above the average, the depth is logarithmic.
     fn cut(&mut self, mut piece: Bytes, dice: &mut Dice, now: Moment, out: &mut Schedule<Bytes>) {
         if piece.len() > self.largest {
@@ -79,7 +79,7 @@ impl Knife {
     }
 }
 
-impl StreamFilter<Bytes> for Knife {
+impl StreamFilter<Bytes> for SliceCursor {
     fn on_start(&mut self, now: Moment, _: &mut Schedule<Bytes>) {
         self.free = now;
     }

@@ -17,7 +17,7 @@ use crate::{Dice, Instance, Level, Millis, Moment, Schedule, Scope, StreamFilter
 pub struct Stall {
     /// Where the pause begins, counted from the moment at which the toxic starts to act. Default: before the first
     /// byte.
-    at: Place,
+    at: Anchor,
     /// How long it lasts. Default 10 s.
     #[serde(rename = "for")]
     duration: Millis,
@@ -27,7 +27,7 @@ pub struct Stall {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum Place {
+enum Anchor {
     /// After exactly this many bytes.
     Bytes(u64),
     /// After this time.
@@ -36,7 +36,7 @@ enum Place {
 
 impl Default for Stall {
     fn default() -> Self {
-        Self { at: Place::Bytes(0), duration: Millis(10_000) }
+        Self { at: Anchor::Bytes(0), duration: Millis(10_000) }
     }
 }
 
@@ -45,13 +45,13 @@ impl Toxic for Stall {
     const LEVEL: Level = Level::Bytes;
 
     fn example() -> Self {
-        Self { at: Place::Bytes(2_000), duration: Millis(5_000) }
+        Self { at: Anchor::Bytes(2_000), duration: Millis(5_000) }
     }
 
     fn start(&self, _: &Scope, _: Dice) -> Instance {
         let (bytes_left, silence) = match self.at {
-            Place::Bytes(bytes) => (Some(bytes), None),
-            Place::Time(_) => (None, None),
+            Anchor::Bytes(bytes) => (Some(bytes), None),
+            Anchor::Time(_) => (None, None),
         };
         Instance::Bytes(Box::new(Silence { config: self.clone(), bytes_left, silence }))
     }
@@ -86,9 +86,9 @@ impl Silence {
 impl StreamFilter<Bytes> for Silence {
     fn on_start(&mut self, now: Moment, _: &mut Schedule<Bytes>) {
         match self.config.at {
-            Place::Bytes(0) => self.begin(now),
-            Place::Bytes(_) => {}
-            Place::Time(time) => self.begin(now.saturating_add(time.into())),
+            Anchor::Bytes(0) => self.begin(now),
+            Anchor::Bytes(_) => {}
+            Anchor::Time(time) => self.begin(now.saturating_add(time.into())),
         }
     }
 

@@ -1,6 +1,6 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
-use aconite_dialects::Framing;
+use aconite_dialects::EventFormat;
 use serde_json::json;
 
 use super::*;
@@ -76,7 +76,7 @@ fn every_example_parses_and_starts_at_its_level() {
         let kind = definition.kind;
         let toxic = catalogue.parse(&spec(kind, &definition.example())).unwrap();
         assert_eq!(Value::Object(toxic.attributes()), definition.example(), "{kind}");
-        let forms = [BodyForm::Events(Framing::Sse), BodyForm::Document, BodyForm::Opaque];
+        let forms = [BodyForm::Events(EventFormat::Sse), BodyForm::Document, BodyForm::Opaque];
         let levels = forms.map(|body| {
             let scope = Scope { body, ..Scope::default() };
             level(&toxic.start(&scope, Dice::new(1, "proxy", kind, 0)))

@@ -65,7 +65,7 @@ fn id(toxic: u64, revision: u64) -> StageId {
     StageId { toxic, revision }
 }
 
-fn idle(framing: Framing, at: Option<Meter>, events: &Arc<AtomicUsize>) -> Box<dyn StreamFilter<Event>> {
+fn idle(framing: EventFormat, at: Option<Meter>, events: &Arc<AtomicUsize>) -> Box<dyn StreamFilter<Event>> {
     Box::new(OnEvents::new(Box::new(Idle(Arc::clone(events))), framing, 1 << 20, at))
 }
 
@@ -89,7 +89,7 @@ fn ten_filters_decode_once() {
     let (events, undecoded) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut pipeline = Pipeline::default();
     for toxic in 0..10 {
-        let filter = Watch(idle(Framing::Sse, None, &events), Arc::clone(&undecoded));
+        let filter = Watch(idle(EventFormat::Sse, None, &events), Arc::clone(&undecoded));
         pipeline.append(Moment::ZERO, id(toxic, 0), Box::new(filter));
     }
     let body = "data: {\"a\":1}\n\n".repeat(100);
@@ -101,7 +101,7 @@ fn ten_filters_decode_once() {
 #[test]
 fn a_filter_that_strikes_each_event_is_reported_once() {
     let mut pipeline = Pipeline::default();
-    let filter = OnEvents::new(Box::new(Striker), Framing::Sse, 1 << 20, None);
+    let filter = OnEvents::new(Box::new(Striker), EventFormat::Sse, 1 << 20, None);
     pipeline.append(Moment::ZERO, id(1, 0), Box::new(filter));
     let mut reports = 0;
     for _ in 0..100 {
@@ -112,23 +112,23 @@ fn a_filter_that_strikes_each_event_is_reported_once() {
 }
 
 /// A stream in each framing, of which some events are too large to hold.
-fn bodies() -> [(Framing, Vec<u8>); 4] {
+fn bodies() -> [(EventFormat, Vec<u8>); 4] {
     let large = "x".repeat(300);
     let sse = format!(
         "\u{feff}: c\r\ndata: 1\r\n\r\ndata: {large}\n\nid: 1\n\nevent: e\rdata: 2\r\rdata: 3\n\ndata: t"
     );
     let lines = format!("{{}}\n\n{{\"a\":\"{large}\"}}\r\n[1]\n{{");
     let array = format!("[{{\"a\":1}},\n\"{large}\" , 12,[[],\"]\"]\n]\n");
-    let frame = |data: &[u8]| Event::new(Framing::AwsEventStream, None, data).into_raw();
+    let frame = |data: &[u8]| Event::new(EventFormat::AwsEventStream, None, data).into_raw();
     let mut frames = [&frame(b"{}")[..], &frame(large.as_bytes()), &frame(b"1"), &frame(b"2")].concat();
     let last = frames.len() - 1;
     frames[last] ^= 1;
     frames.extend_from_slice(&frame(b"3"));
     [
-        (Framing::Sse, sse.into_bytes()),
-        (Framing::Ndjson, lines.into_bytes()),
-        (Framing::JsonArray, array.into_bytes()),
-        (Framing::AwsEventStream, frames),
+        (EventFormat::Sse, sse.into_bytes()),
+        (EventFormat::Ndjson, lines.into_bytes()),
+        (EventFormat::JsonArray, array.into_bytes()),
+        (EventFormat::AwsEventStream, frames),
     ]
 }
 

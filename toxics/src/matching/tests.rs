@@ -56,7 +56,7 @@ fn request(headers: &HeaderMap) -> RequestFacts<'_> {
 }
 
 fn matches(matcher: &Matcher, request: &RequestFacts<'_>) -> bool {
-    matcher.matches(request) == Outcome::Matches
+    matcher.matches(request) == MatchResult::Matches
 }
 
 #[track_caller]
@@ -212,24 +212,24 @@ fn r2_03_what_only_an_unread_body_tells_is_undecided() {
     let headers = HeaderMap::new();
     let unread =
         RequestFacts { model: None, streaming: None, unread: Some("request_encoded"), ..request(&headers) };
-    let unknown = Outcome::Unknown("request_encoded");
+    let unknown = MatchResult::Unknown("request_encoded");
     for (spec, expected) in [
         (json!({"model": "gpt*"}), unknown),
         (json!({"streaming": false}), unknown),
         (json!({"body": [{"path": "$.n"}]}), unknown),
-        (json!({"model": "gpt*", "path": "/elsewhere"}), Outcome::Differs),
-        (json!({"streaming": true, "dialect": "anthropic"}), Outcome::Differs),
-        (json!({"path": "/v1/*"}), Outcome::Matches),
+        (json!({"model": "gpt*", "path": "/elsewhere"}), MatchResult::Differs),
+        (json!({"streaming": true, "dialect": "anthropic"}), MatchResult::Differs),
+        (json!({"path": "/v1/*"}), MatchResult::Matches),
     ] {
         assert_eq!(matcher(spec.clone()).matches(&unread), expected, "{spec}");
         assert_eq!(matcher(spec.clone()).needs_body(&unread), expected == unknown, "{spec}");
     }
     let known = RequestFacts { model: Some("other"), ..unread };
     let both = matcher(json!({"model": "gpt*", "body": [{"path": "$.n"}]}));
-    assert_eq!(both.matches(&known), Outcome::Differs, "the model suffices");
+    assert_eq!(both.matches(&known), MatchResult::Differs, "the model suffices");
     let (body, spec) = (JsonBody::new("{".into()), json!({"body": [{"path": "$.n"}]}));
     let broken = RequestFacts { body: Some(&body), unread: None, ..unread };
-    assert_eq!(matcher(spec).matches(&broken), Outcome::Unknown("request_not_json"));
+    assert_eq!(matcher(spec).matches(&broken), MatchResult::Unknown("request_not_json"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Causes of failure, as configuration names them.
 use aconite_dialects::{
-    Cause, Dialect, Event, Facts, Failure, Framing, Operation,
+    Cause, Dialect, Event, EventFormat, Failure, FailureContext, Operation,
     failure::{in_stream, render},
 };
 use serde::{Deserialize, Deserializer, de};
@@ -66,19 +66,19 @@ impl Wording {
     }
 
     /// The frames in a stream, if it is known how the provider words the cause there.
-    pub(super) fn frames(&self, framing: Framing, seq: u64) -> Vec<Event> {
+    pub(super) fn frames(&self, framing: EventFormat, seq: u64) -> Vec<Event> {
         let frames = in_stream(self.dialect, self.operation, self.cause, &self.facts(), seq);
         let framed = |frame: Event| match (frame.framing(), framing) {
             (own, asked) if own == asked => Some(frame),
             // Gemini says the same in both.
-            (Framing::Sse, Framing::JsonArray) => Some(Event::new(framing, None, &frame.data())),
+            (EventFormat::Sse, EventFormat::JsonArray) => Some(Event::new(framing, None, &frame.data())),
             _ => None,
         };
         frames.into_iter().filter_map(framed).collect()
     }
 
-    fn facts(&self) -> Facts<'_> {
-        Facts {
+    fn facts(&self) -> FailureContext<'_> {
+        FailureContext {
             model: &self.model,
             collection: "",
             id: self.id,

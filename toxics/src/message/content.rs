@@ -3,7 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    json_edit::{Edited, JsonEdit, NO_MATCH, on_json, parse},
+    json_edit::{EditResult, JsonEdit, NO_MATCH, on_json, parse},
     text::{Rewrite, Rewriter},
 };
 use crate::{Dice, Instance, Level, Scope, Toxic};
@@ -20,7 +20,7 @@ use crate::{Dice, Instance, Level, Scope, Toxic};
 #[serde(deny_unknown_fields)]
 pub struct Content {
     /// What happens to the text.
-    how: How,
+    how: ContentChange,
     /// With `replace`: the texts of which one is said, chosen by the seed. Default: a few confident falsehoods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(inner(length(min = 1)))]
@@ -34,7 +34,7 @@ pub struct Content {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum How {
+enum ContentChange {
     /// Nothing is said.
     Empty,
     /// The text stops after `tokens`, and the response still ends as if it were complete.
@@ -74,14 +74,14 @@ impl Toxic for Content {
     const DOCUMENTS_TOO: bool = true;
 
     fn example() -> Self {
-        Self { how: How::Replace, corpus: vec!["I am not sure.".to_owned()], tokens: five() }
+        Self { how: ContentChange::Replace, corpus: vec!["I am not sure.".to_owned()], tokens: five() }
     }
 
     fn check(&self) -> Result<(), String> {
         if self.corpus.iter().any(String::is_empty) {
             return Err("`corpus` has an empty text; use `how: empty` to say nothing".to_owned());
         }
-        if !self.corpus.is_empty() && self.how != How::Replace {
+        if !self.corpus.is_empty() && self.how != ContentChange::Replace {
             return Err("`corpus` is for `how: replace` alone".to_owned());
         }
         Ok(())
@@ -89,13 +89,13 @@ impl Toxic for Content {
 
     fn start(&self, scope: &Scope, mut dice: Dice) -> Instance {
         let rewrite = match self.how {
-            How::Empty => Rewrite::First(0),
-            How::Truncate => Rewrite::First(self.tokens),
-            How::Replace => Rewrite::Other(self.chosen(&mut dice)),
-            How::Repeat => Rewrite::Loop,
-            How::Language => Rewrite::Other(IN_CHINESE.to_owned()),
-            How::ProseForJson => Rewrite::After("Sure! Here is the JSON that you asked for:\n\n"),
-            How::Stale => Rewrite::After("As of my last update in September 2021: "),
+            ContentChange::Empty => Rewrite::First(0),
+            ContentChange::Truncate => Rewrite::First(self.tokens),
+            ContentChange::Replace => Rewrite::Other(self.chosen(&mut dice)),
+            ContentChange::Repeat => Rewrite::Loop,
+            ContentChange::Language => Rewrite::Other(IN_CHINESE.to_owned()),
+            ContentChange::ProseForJson => Rewrite::After("Sure! Here is the JSON that you asked for:\n\n"),
+            ContentChange::Stale => Rewrite::After("As of my last update in September 2021: "),
         };
         on_json(scope, Saying(Rewriter::new(rewrite, Provider::of(scope.dialect), scope.shape())))
     }
@@ -113,12 +113,12 @@ impl Content {
 struct Saying(Rewriter);
 
 impl JsonEdit for Saying {
-    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<Edited, &'static str> {
+    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<EditResult, &'static str> {
         let text = self.0.rewrite(&parse(data)?, event);
         if text.is_needless {
-            return Ok(Edited::Removed);
+            return Ok(EditResult::Removed);
         }
-        text.splices.apply(data).map(Edited::Data).ok_or(NO_MATCH)
+        text.splices.apply(data).map(EditResult::Data).ok_or(NO_MATCH)
     }
 }
 

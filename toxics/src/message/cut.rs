@@ -155,7 +155,7 @@ impl StreamFilter<Event> for Cutter {
 
 #[cfg(test)]
 mod tests {
-    use aconite_dialects::{Framing, Meter};
+    use aconite_dialects::{EventFormat, Meter};
     use proptest::prelude::*;
     use serde_json::json;
 
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn joining_in_mid_event_counts_from_the_next() {
-        let mut meter = Meter::new(Framing::Sse);
+        let mut meter = Meter::new(EventFormat::Sse);
         meter.feed(b"data: 0\n\ndata: bro");
         let mut play = Play::joining::<Cut>(json!({"at": {"events": 1}, "how": "fin"}), &sse(), 50, meter);
         play.push(51, "ken\n\ndata: 1\n\ndata: 2\n\n");

@@ -5,7 +5,7 @@ use aconite_dialects::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::json_edit::{Edited, JsonEdit, NO_MATCH, on_json};
+use super::json_edit::{EditResult, JsonEdit, NO_MATCH, on_json};
 use crate::{Dice, Instance, Level, Scope, Toxic};
 
 /// Edits JSON: a document, or the data of each event of a stream.
@@ -46,9 +46,9 @@ impl Toxic for Edit {
 struct Editing(Vec<Op>);
 
 impl JsonEdit for Editing {
-    fn edit(&mut self, data: &[u8], _: Option<&Event>) -> Result<Edited, &'static str> {
+    fn edit(&mut self, data: &[u8], _: Option<&Event>) -> Result<EditResult, &'static str> {
         match json::apply(data, &self.0) {
-            Ok(Some(edited)) => Ok(Edited::Data(edited)),
+            Ok(Some(edited)) => Ok(EditResult::Data(edited)),
             Err(EditError::Unreadable(error)) => Err(error.reason()),
             Err(EditError::TooComplex(_)) => Err("too_complex"),
             Err(EditError::TooLarge) => Err("too_large"),

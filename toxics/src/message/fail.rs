@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use aconite_dialects::{Cause, Facts, failure::render};
+use aconite_dialects::{Cause, FailureContext, failure::render};
 use bytes::Bytes;
 use http::{
     HeaderName, HeaderValue, Response, StatusCode,
@@ -93,7 +93,7 @@ impl Toxic for Fail {
                 return Err("a `cause` brings its own body; give a `status` for another".to_owned());
             }
             (Some(cause), None) => cause::check(cause, |dialect, cause| {
-                render(dialect, None, cause, &Facts::default()).is_some()
+                render(dialect, None, cause, &FailureContext::default()).is_some()
             })?,
             (None, Some(status)) if !(200..=599).contains(&status) => {
                 return Err("`status` lies between 200 and 599".to_owned());
@@ -288,7 +288,7 @@ mod tests {
         };
         let unknown = Cause::ALL.iter().find(|cause| {
             check::<Fail>(json!({"cause": cause.name()})).is_ok()
-                && render(qdrant.dialect, qdrant.operation, **cause, &Facts::default()).is_none()
+                && render(qdrant.dialect, qdrant.operation, **cause, &FailureContext::default()).is_none()
         });
         let cause = unknown.expect("no vector store knows them all").name();
         let decision = Exchange::new::<Fail>(json!({"cause": cause}), &qdrant).request();

@@ -3,7 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    json_edit::{Edited, JsonEdit, NO_MATCH, on_json, parse},
+    json_edit::{EditResult, JsonEdit, NO_MATCH, on_json, parse},
     text::{Rewrite, Rewriter},
 };
 use crate::{Dice, Instance, Level, Scope, Toxic};
@@ -67,19 +67,19 @@ struct Finishing {
 }
 
 impl JsonEdit for Finishing {
-    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<Edited, &'static str> {
+    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<EditResult, &'static str> {
         let document = parse(data)?;
         let text = self.text.rewrite(&document, event);
         let finished = self.provider.finished(&document, self.reason);
         if text.is_needless {
-            return Ok(Edited::Removed);
+            return Ok(EditResult::Removed);
         }
         let edited = text.splices.and(finished).apply(data).ok_or(NO_MATCH)?;
         let incomplete = parse(&edited)?.root().get("type").is_some_and(|kind| kind.raw() == INCOMPLETE);
         if incomplete && event.is_some_and(|event| event.name().as_deref() == Some("response.completed")) {
-            return Ok(Edited::Renamed("response.incomplete", edited));
+            return Ok(EditResult::Renamed("response.incomplete", edited));
         }
-        Ok(Edited::Data(edited))
+        Ok(EditResult::Data(edited))
     }
 }
 

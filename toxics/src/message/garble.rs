@@ -28,14 +28,14 @@ pub struct Garble {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rate: Option<Probability>,
     /// What happens to it.
-    how: How,
+    how: GarbleKind,
 }
 
 /// A way of garbling.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum How {
+enum GarbleKind {
     /// The second half of the JSON is missing.
     HalfJson,
     /// A gateway's error text instead of the JSON.
@@ -53,7 +53,7 @@ impl Toxic for Garble {
     const LEVEL: Level = Level::Events;
 
     fn example() -> Self {
-        Self { at: Some(At::Events(5)), rate: None, how: How::HalfJson }
+        Self { at: Some(At::Events(5)), rate: None, how: GarbleKind::HalfJson }
     }
 
     fn check(&self) -> Result<(), String> {
@@ -69,7 +69,7 @@ impl Toxic for Garble {
 
 struct Garbling {
     pick: Pick,
-    how: How,
+    how: GarbleKind,
 }
 
 impl StreamFilter<Event> for Garbling {
@@ -105,7 +105,7 @@ impl StreamFilter<Event> for Garbling {
     }
 }
 
-impl How {
+impl GarbleKind {
     fn can(self, event: &Event) -> bool {
         let data = event.data();
         let data = data.trim_ascii();

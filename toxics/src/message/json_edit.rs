@@ -10,11 +10,11 @@ pub(super) trait JsonEdit: Send {
     ///
     /// # Errors
     /// Why nothing was changed: `not_json`, or that it has no such part.
-    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<Edited, &'static str>;
+    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<EditResult, &'static str>;
 }
 
 /// What becomes of a document or an event.
-pub(super) enum Edited {
+pub(super) enum EditResult {
     /// It has this data instead.
     Data(Bytes),
     /// The event has this data and, if it has a name, this one.
@@ -51,8 +51,8 @@ struct Editor<E> {
 impl<E: JsonEdit> DocumentFilter for Editor<E> {
     fn edit(&mut self, body: &Bytes) -> Result<Bytes, &'static str> {
         match self.edit.edit(body, None)? {
-            Edited::Data(edited) | Edited::Renamed(_, edited) => Ok(edited),
-            Edited::Removed => Err(NO_MATCH),
+            EditResult::Data(edited) | EditResult::Renamed(_, edited) => Ok(edited),
+            EditResult::Removed => Err(NO_MATCH),
         }
     }
 }
@@ -68,9 +68,9 @@ impl<E: JsonEdit> StreamFilter<Event> for Editor<E> {
                 self.struck = true;
                 out.strike(now);
                 match edited {
-                    Edited::Data(data) => out.send(now, item.with_data(&data)),
-                    Edited::Renamed(name, data) => out.send(now, item.with_data(&data).renamed(name)),
-                    Edited::Removed => {}
+                    EditResult::Data(data) => out.send(now, item.with_data(&data)),
+                    EditResult::Renamed(name, data) => out.send(now, item.with_data(&data).renamed(name)),
+                    EditResult::Removed => {}
                 }
             }
             Err(reason) => {

@@ -1,5 +1,5 @@
 //! What holds for every toxic on a stream.
-use aconite_dialects::{Dialect, Event, Framing, Meter, Operation};
+use aconite_dialects::{Dialect, Event, EventFormat, Meter, Operation};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -212,7 +212,7 @@ proptest! {
             prop_assert_eq!(play.text(), body.as_str(), "{}", config);
 
             let (before, after) = body.as_bytes().split_at(joins.min(body.len()));
-            let mut meter = Meter::new(Framing::Sse);
+            let mut meter = Meter::new(EventFormat::Sse);
             meter.feed(before);
             let mut play = joining(config.clone(), &sse(), 7, meter);
             play.push(8, after);
@@ -256,7 +256,7 @@ fn what_drops_adds_and_changes_events_leaves_gemini_an_array() {
     let scope = Scope {
         dialect: Some(Dialect::Gemini),
         operation: Some(Operation::Chat),
-        body: BodyForm::Events(Framing::JsonArray),
+        body: BodyForm::Events(EventFormat::JsonArray),
         ..Scope::default()
     };
     let toxics: [(New, Value, usize); 8] = [
@@ -287,11 +287,11 @@ fn what_drops_adds_and_changes_events_leaves_gemini_an_array() {
 #[test]
 fn aws_frames_are_changed_with_right_checksums_and_damaged_ones_are_told() {
     let frame =
-        |data: &str| Event::new(Framing::AwsEventStream, Some("chunk"), data.as_bytes()).raw().to_vec();
+        |data: &str| Event::new(EventFormat::AwsEventStream, Some("chunk"), data.as_bytes()).raw().to_vec();
     let scope = Scope {
         dialect: Some(Dialect::Bedrock),
         operation: Some(Operation::Chat),
-        body: BodyForm::Events(Framing::AwsEventStream),
+        body: BodyForm::Events(EventFormat::AwsEventStream),
         ..Scope::default()
     };
     let ops = json!({"ops": [{"path": "$.a", "set": "changed"}]});

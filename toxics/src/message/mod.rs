@@ -1,5 +1,5 @@
 //! Toxics on HTTP exchanges, on streams of events and on documents.
-use aconite_dialects::{Event, Framing};
+use aconite_dialects::{Event, EventFormat};
 
 use crate::{BodyFilter, BodyForm, DocumentFilter, Instance, Scope, StreamFilter};
 
@@ -64,7 +64,7 @@ pub use usage::Usage;
 pub use which::Which;
 
 /// A toxic that acts on events, where there are some.
-fn on_events(scope: &Scope, filter: impl FnOnce(Framing) -> Box<dyn StreamFilter<Event>>) -> Instance {
+fn on_events(scope: &Scope, filter: impl FnOnce(EventFormat) -> Box<dyn StreamFilter<Event>>) -> Instance {
     match scope.body {
         BodyForm::Events(framing) => Instance::Body(BodyFilter::Events(filter(framing))),
         BodyForm::Document | BodyForm::Opaque => Instance::Idle("not_a_stream"),

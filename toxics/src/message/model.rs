@@ -2,7 +2,7 @@ use aconite_dialects::{Event, Part, Provider, json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::json_edit::{Edited, JsonEdit, NO_MATCH, on_json, parse};
+use super::json_edit::{EditResult, JsonEdit, NO_MATCH, on_json, parse};
 use crate::{Dice, Instance, Level, Scope, Toxic};
 
 /// Replaces the name of the model in the response, as if the provider had served another model than the one asked for.
@@ -48,13 +48,13 @@ struct Renaming {
 }
 
 impl JsonEdit for Renaming {
-    fn edit(&mut self, data: &[u8], _: Option<&Event>) -> Result<Edited, &'static str> {
+    fn edit(&mut self, data: &[u8], _: Option<&Event>) -> Result<EditResult, &'static str> {
         let document = parse(data)?;
         let mut splices = json::Splices::new();
         for name in self.provider.find(Part::Model, document.root()) {
             splices.replace(name.span(), self.served.as_str());
         }
-        splices.apply(data).map(Edited::Data).ok_or(NO_MATCH)
+        splices.apply(data).map(EditResult::Data).ok_or(NO_MATCH)
     }
 }
 

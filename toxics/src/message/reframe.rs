@@ -1,4 +1,4 @@
-use aconite_dialects::{Event, Framing};
+use aconite_dialects::{Event, EventFormat};
 use bytes::{Bytes, BytesMut};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,14 +20,14 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub struct Reframe {
     /// What changes.
-    how: How,
+    how: Reframing,
 }
 
 /// A way of framing.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum How {
+enum Reframing {
     /// Lines end with CR LF.
     Crlf,
     /// Lines end with CR alone.
@@ -62,32 +62,34 @@ impl Toxic for Reframe {
     const LEVEL: Level = Level::Events;
 
     fn example() -> Self {
-        Self { how: How::Crlf }
+        Self { how: Reframing::Crlf }
     }
 
     fn start(&self, scope: &Scope, _: Dice) -> Instance {
         let BodyForm::Events(framing) = scope.body else { return Instance::Idle("not_a_stream") };
         let suits = match framing {
-            Framing::Ndjson => self.how.suits_lines() || self.how.suits_any(),
-            Framing::JsonArray | Framing::AwsEventStream => self.how.suits_any(),
+            EventFormat::Ndjson => self.how.suits_lines() || self.how.suits_any(),
+            EventFormat::JsonArray | EventFormat::AwsEventStream => self.how.suits_any(),
             _ => true,
         };
         if !suits {
             return Instance::Idle("not_server_sent_events");
         }
-        if self.how == How::Bom && scope.passed > 0 {
+        if self.how == Reframing::Bom && scope.passed > 0 {
             return Instance::Idle("already_begun");
         }
         Instance::Body(match self.how {
-            How::Bytewise => BodyFilter::Bytes(Box::new(Bytewise)),
-            How::GzipLate => BodyFilter::Bytes(Box::new(Late(BytesMut::new()))),
-            How::Merge => BodyFilter::Events(Box::new(Merge { framing, held: BytesMut::new(), events: 0 })),
+            Reframing::Bytewise => BodyFilter::Bytes(Box::new(Bytewise)),
+            Reframing::GzipLate => BodyFilter::Bytes(Box::new(Late(BytesMut::new()))),
+            Reframing::Merge => {
+                BodyFilter::Events(Box::new(Merge { framing, held: BytesMut::new(), events: 0 }))
+            }
             how => BodyFilter::Events(Box::new(Rewrite { how, framing, events: 0, open: false })),
         })
     }
 }
 
-impl How {
+impl Reframing {
     fn suits_lines(self) -> bool {
         matches!(self, Self::Crlf | Self::Bom)
     }
@@ -99,8 +101,8 @@ impl How {
 
 /// Writes each piece anew.
 struct Rewrite {
-    how: How,
-    framing: Framing,
+    how: Reframing,
+    framing: EventFormat,
     events: u64,
     /// Whether the last piece was a part of an event.
     open: bool,
@@ -111,23 +113,23 @@ impl Rewrite {
     fn rewrite(&self, piece: &Event) -> Option<Bytes> {
         let mut out = BytesMut::with_capacity(piece.raw().len() + 32);
         match self.how {
-            How::Crlf => put_with_ends(piece, b"\r\n", &mut out),
-            How::Cr => put_with_ends(piece, b"\r", &mut out),
-            How::NoSpace => put_without_spaces(piece, &mut out),
-            How::NoEventName => {
+            Reframing::Crlf => put_with_ends(piece, b"\r\n", &mut out),
+            Reframing::Cr => put_with_ends(piece, b"\r", &mut out),
+            Reframing::NoSpace => put_without_spaces(piece, &mut out),
+            Reframing::NoEventName => {
                 let is_name = |line: &[u8]| line == b"event" || line.starts_with(b"event:");
                 for (line, end) in piece.lines().filter(|(line, _)| !is_name(line)) {
                     out.extend_from_slice(line);
                     out.extend_from_slice(end);
                 }
             }
-            How::MultiData => return spread(piece),
-            How::Comments if piece.is_event() => {
+            Reframing::MultiData => return spread(piece),
+            Reframing::Comments if piece.is_event() => {
                 out.extend_from_slice(b": keep-alive");
                 out.extend_from_slice(line_end(piece));
                 out.extend_from_slice(piece.raw());
             }
-            How::Heartbeat if piece.is_event() => {
+            Reframing::Heartbeat if piece.is_event() => {
                 if !piece.lines().any(|(line, _)| line == b"id" || line.starts_with(b"id:")) {
                     out.extend_from_slice(format!("id: {}", self.events).as_bytes());
                     out.extend_from_slice(line_end(piece));
@@ -144,7 +146,7 @@ impl Rewrite {
 
 impl StreamFilter<Event> for Rewrite {
     fn on_start(&mut self, now: Moment, out: &mut Schedule<Event>) {
-        if self.how == How::Bom {
+        if self.how == Reframing::Bom {
             out.strike(now);
             out.send(now, Event::from_raw(self.framing, Bytes::from_static(b"\xef\xbb\xbf")));
         }
@@ -165,7 +167,7 @@ impl StreamFilter<Event> for Rewrite {
     }
 
     fn on_end(&mut self, now: Moment, out: &mut Schedule<Event>) {
-        if self.how == How::KeepOpen {
+        if self.how == Reframing::KeepOpen {
             out.strike(now);
             out.hold_until(NEVER);
         }
@@ -210,7 +212,7 @@ fn spread(event: &Event) -> Option<Bytes> {
 
 /// Sends events in pairs.
 struct Merge {
-    framing: Framing,
+    framing: EventFormat,
     held: BytesMut,
     events: u64,
 }

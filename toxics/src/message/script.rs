@@ -1,6 +1,6 @@
 //! Plays a body through a toxic under test, and writes down what leaves and when.
 use aconite_dialects::{
-    Decoder, Dialect, Event, Framing, Meter, Operation,
+    Decoder, Dialect, Event, EventFormat, Meter, Operation,
     conversation::{self, Accumulator, Answer, Codec},
 };
 use bytes::Bytes;
@@ -17,7 +17,7 @@ pub(crate) fn sse() -> Scope {
     Scope {
         dialect: Some(Dialect::OpenAi),
         operation: Some(Operation::Chat),
-        body: BodyForm::Events(Framing::Sse),
+        body: BodyForm::Events(EventFormat::Sse),
         ..Scope::default()
     }
 }

@@ -1,4 +1,4 @@
-use aconite_dialects::{Cause, Event, Facts, Framing, failure::in_stream, json::Document};
+use aconite_dialects::{Cause, Event, EventFormat, FailureContext, failure::in_stream, json::Document};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ impl Toxic for StreamError {
 
     fn check(&self) -> Result<(), String> {
         cause::check(self.cause, |dialect, cause| {
-            !in_stream(dialect, None, cause, &Facts::default(), 0).is_empty()
+            !in_stream(dialect, None, cause, &FailureContext::default(), 0).is_empty()
         })
     }
 
@@ -73,7 +73,7 @@ struct Failing {
     tracker: Tracker,
     wording: Wording,
     how: Ending,
-    framing: Framing,
+    framing: EventFormat,
     /// Whether events bear numbers in sequence.
     numbered: bool,
     last: Option<Event>,
@@ -223,7 +223,7 @@ mod tests {
     fn ollama_has_a_line() {
         let scope = Scope {
             dialect: Some(Dialect::Ollama),
-            body: BodyForm::Events(Framing::Ndjson),
+            body: BodyForm::Events(EventFormat::Ndjson),
             ..Scope::default()
         };
         let mut play =
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(play.last(), Some((200, Step::End)));
         assert!(play.text().starts_with(&format!("{large}\n\ndata: {{\"error\"")));
 
-        let mut meter = Meter::new(Framing::Sse);
+        let mut meter = Meter::new(EventFormat::Sse);
         meter.feed(b"data: bro");
         let config = json!({"at": {"events": 0}, "cause": "overloaded"});
         let mut play = Play::joining::<StreamError>(config, &sse(), 10, meter);

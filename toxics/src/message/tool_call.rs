@@ -5,7 +5,7 @@ use aconite_dialects::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::json_edit::{Edited, JsonEdit, NO_MATCH, on_json, parse};
+use super::json_edit::{EditResult, JsonEdit, NO_MATCH, on_json, parse};
 use crate::{Dice, Instance, Level, Scope, Toxic};
 
 /// Corrupts the tool calls in a response, as models do that call tools badly.
@@ -17,14 +17,14 @@ use crate::{Dice, Instance, Level, Scope, Toxic};
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
     /// What happens to the calls.
-    how: How,
+    how: ToolCallFault,
 }
 
 /// A way of corrupting tool calls.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum How {
+enum ToolCallFault {
     /// The arguments are not JSON: a closing brace is missing. Arguments that are an object (Gemini, Ollama, documents of
     /// Anthropic) become a string.
     BadJson,
@@ -45,7 +45,7 @@ impl Toxic for ToolCall {
     const DOCUMENTS_TOO: bool = true;
 
     fn example() -> Self {
-        Self { how: How::BadJson }
+        Self { how: ToolCallFault::BadJson }
     }
 
     fn start(&self, scope: &Scope, _: Dice) -> Instance {
@@ -55,7 +55,7 @@ impl Toxic for ToolCall {
 }
 
 struct Miscalling {
-    how: How,
+    how: ToolCallFault,
     provider: &'static Provider,
     shape: Shape,
     /// Fragments of arguments so far.
@@ -63,14 +63,16 @@ struct Miscalling {
 }
 
 impl JsonEdit for Miscalling {
-    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<Edited, &'static str> {
+    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<EditResult, &'static str> {
         let document = parse(data)?;
         let find = |part| self.provider.find(part, document.root());
         let edited = match self.how {
-            How::BadJson => replaced(find(Part::ToolArguments), without_brace),
-            How::UnknownTool => replaced(find(Part::ToolName), |_| Some(json::quote("nonexistent_tool"))),
-            How::MissingId => json::remove(&document, find(Part::ToolId)),
-            How::LostFragment => {
+            ToolCallFault::BadJson => replaced(find(Part::ToolArguments), without_brace),
+            ToolCallFault::UnknownTool => {
+                replaced(find(Part::ToolName), |_| Some(json::quote("nonexistent_tool")))
+            }
+            ToolCallFault::MissingId => json::remove(&document, find(Part::ToolId)),
+            ToolCallFault::LostFragment => {
                 let event = event.ok_or("not_a_stream")?;
                 let mut fragments = find(Part::ToolArguments);
                 fragments.retain(|node| node.kind() == Kind::String && self.shape.is_tool_call(event));
@@ -79,11 +81,11 @@ impl JsonEdit for Miscalling {
                     (self.fragments == 2).then(|| "\"\"".to_owned())
                 })
             }
-            How::EmptyArgs => replaced(find(Part::ToolArguments), |node| {
+            ToolCallFault::EmptyArgs => replaced(find(Part::ToolArguments), |node| {
                 Some(if node.kind() == Kind::String { "\"\"" } else { "{}" }.to_owned())
             }),
         };
-        edited.apply(data).map(Edited::Data).ok_or(NO_MATCH)
+        edited.apply(data).map(EditResult::Data).ok_or(NO_MATCH)
     }
 }
 

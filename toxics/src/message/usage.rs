@@ -5,7 +5,7 @@ use aconite_dialects::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::json_edit::{Edited, JsonEdit, NO_MATCH, on_json, parse};
+use super::json_edit::{EditResult, JsonEdit, NO_MATCH, on_json, parse};
 use crate::{Dice, Instance, Level, Scope, Toxic};
 
 /// Changes the token usage that a response reports.
@@ -18,7 +18,7 @@ use crate::{Dice, Instance, Level, Scope, Toxic};
 #[serde(deny_unknown_fields)]
 pub struct Usage {
     /// What happens to the usage.
-    how: How,
+    how: UsageFault,
     /// With `inflate`: the number by which each count is multiplied, from 2 to 1000000. Default 10.
     #[serde(default = "ten", skip_serializing_if = "is_ten")]
     #[schemars(range(min = 2, max = 1_000_000))]
@@ -29,7 +29,7 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
-enum How {
+enum UsageFault {
     /// No usage at all. An event that exists for its usage alone, such as the last chunk of OpenAI's chat, is removed.
     Missing,
     /// All counts are 0.
@@ -53,7 +53,7 @@ impl Toxic for Usage {
     const DOCUMENTS_TOO: bool = true;
 
     fn example() -> Self {
-        Self { how: How::Missing, factor: ten() }
+        Self { how: UsageFault::Missing, factor: ten() }
     }
 
     fn check(&self) -> Result<(), String> {
@@ -70,28 +70,28 @@ impl Toxic for Usage {
 }
 
 struct Misreporting {
-    how: How,
+    how: UsageFault,
     factor: u64,
     provider: &'static Provider,
     shape: Shape,
 }
 
 impl JsonEdit for Misreporting {
-    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<Edited, &'static str> {
+    fn edit(&mut self, data: &[u8], event: Option<&Event>) -> Result<EditResult, &'static str> {
         let document = parse(data)?;
         let usage = self.provider.find(Part::Usage, document.root());
         if usage.is_empty() {
             return Err(NO_MATCH);
         }
         let edited = match self.how {
-            How::Missing if event.is_some_and(|event| self.is_usage_alone(event, &document)) => {
-                return Ok(Edited::Removed);
+            UsageFault::Missing if event.is_some_and(|event| self.is_usage_alone(event, &document)) => {
+                return Ok(EditResult::Removed);
             }
-            How::Missing => json::remove(&document, usage),
-            How::Zero => counts(usage, |_| "0".to_owned()),
-            How::Inflate => counts(usage, |count| self.inflate(count)),
+            UsageFault::Missing => json::remove(&document, usage),
+            UsageFault::Zero => counts(usage, |_| "0".to_owned()),
+            UsageFault::Inflate => counts(usage, |count| self.inflate(count)),
         };
-        edited.apply(data).map(Edited::Data).ok_or(NO_MATCH)
+        edited.apply(data).map(EditResult::Data).ok_or(NO_MATCH)
     }
 }
 

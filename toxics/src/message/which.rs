@@ -148,20 +148,20 @@ impl Pick {
 
 #[cfg(test)]
 mod tests {
-    use aconite_dialects::Framing;
+    use aconite_dialects::EventFormat;
 
     use super::*;
     use crate::message::script::sse;
 
     #[test]
     fn kinds_follow_the_dialect() {
-        let chunk = |data: &str| Event::new(Framing::Sse, None, data.as_bytes());
+        let chunk = |data: &str| Event::new(EventFormat::Sse, None, data.as_bytes());
         let shape = sse().shape();
         let role = chunk(r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#);
         let text = chunk(r#"{"choices":[{"delta":{"content":"hi"}}]}"#);
         let usage = chunk(r#"{"choices":[],"usage":{"total_tokens":3}}"#);
         let done = chunk("[DONE]");
-        let ping = Event::from_raw(Framing::Sse, ": ping\n".into());
+        let ping = Event::from_raw(EventFormat::Sse, ": ping\n".into());
         for (which, covered) in [
             (Which::Content, [false, true, false, false, false]),
             (Which::Terminator, [false, false, false, true, false]),
@@ -179,7 +179,7 @@ mod tests {
         let mut pick = Pick::new(Some(At::Events(1)), None, Which::Any, &sse(), dice);
         let chosen: Vec<_> = ["a", "b", "c", "d"]
             .map(|data| {
-                let event = Event::new(Framing::Sse, None, data.as_bytes());
+                let event = Event::new(EventFormat::Sse, None, data.as_bytes());
                 pick.choose(&event, Moment::ZERO, |event| event.data() != &b"b"[..]).is_some()
             })
             .into();
@@ -195,10 +195,10 @@ mod tests {
             let mut chosen = Vec::new();
             for _ in 0..1_000 {
                 if comments {
-                    let ping = Event::from_raw(Framing::Sse, ":\n".into());
+                    let ping = Event::from_raw(EventFormat::Sse, ":\n".into());
                     assert!(pick.choose(&ping, Moment::ZERO, |_| true).is_none());
                 }
-                let event = Event::new(Framing::Sse, None, b"x");
+                let event = Event::new(EventFormat::Sse, None, b"x");
                 chosen.push(pick.choose(&event, Moment::ZERO, |_| true).is_some());
             }
             chosen

@@ -1,7 +1,7 @@
 //! Reading and writing a whole message, and what a stream has in common with it.
 
 use super::{Answer, FieldError, Usage, Written, object, read, write};
-use crate::conversation::{Choice, Fate, Fields, Head, Json, Part, Stop, fields::parse, loss::Losses};
+use crate::conversation::{AnswerStart, Choice, Fate, Fields, Json, Part, Stop, fields::parse, loss::Losses};
 
 pub(super) fn read(body: &[u8]) -> Result<Answer, FieldError> {
     let document = parse(body)?;
@@ -21,12 +21,12 @@ pub(super) fn read(body: &[u8]) -> Result<Answer, FieldError> {
 }
 
 /// The head of a message. Its usage is that of the whole message, or, at the start of a stream, so far.
-pub(super) fn head(message: &Fields<'_>) -> Result<Head, FieldError> {
+pub(super) fn head(message: &Fields<'_>) -> Result<AnswerStart, FieldError> {
     for known in ["type", "role", "content", "stop_reason", "stop_sequence"] {
         message.get(known);
     }
     let usage = message.object("usage")?;
-    Ok(Head {
+    Ok(AnswerStart {
         id: message.string("id")?.unwrap_or_default(),
         model: message.string("model")?.unwrap_or_default(),
         created: None,
@@ -80,7 +80,7 @@ pub(super) fn write(answer: &Answer) -> Written {
     Written { body, losses: losses.into_inner() }
 }
 
-pub(super) fn message(head: &Head, content: &[Json], stop: Option<&Stop>, usage: &Usage) -> Json {
+pub(super) fn message(head: &AnswerStart, content: &[Json], stop: Option<&Stop>, usage: &Usage) -> Json {
     let (reason, sequence) = stop.map_or((None, None), written_stop);
     object! {
         "id": head.id,

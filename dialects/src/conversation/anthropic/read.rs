@@ -2,8 +2,9 @@
 
 use super::{redacted, signature};
 use crate::conversation::{
-    Field, FieldError, Fields, Format, Kind, Media, MediaKind, Part, Problem, Reasoning, ReasoningRequest,
-    Request, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult, Turn, Unmapped, fields::parse,
+    Field, FieldError, Fields, Format, Kind, Media, MediaKind, MediaSource, Part, Problem, Reasoning,
+    ReasoningRequest, Request, Role, Sampling, Tool, ToolCall, ToolChoice, ToolResult, Turn, Unmapped,
+    fields::parse,
 };
 
 pub(super) fn request(body: &[u8]) -> Result<Request, FieldError> {
@@ -146,15 +147,15 @@ fn block(fields: &Fields<'_>, unmapped: &mut Vec<Unmapped>) -> Result<Option<Par
     })
 }
 
-fn media_source(source: &Fields<'_>) -> Result<Option<Source>, FieldError> {
+fn media_source(source: &Fields<'_>) -> Result<Option<MediaSource>, FieldError> {
     Ok(match source.required_string("type")?.as_str() {
-        "base64" => Some(Source::Base64 {
+        "base64" => Some(MediaSource::Base64 {
             mime: source.required_string("media_type")?,
             data: source.required_string("data")?,
         }),
-        "url" => Some(Source::Url { url: source.required_string("url")?, mime: None }),
-        "text" => Some(Source::Text(source.required_string("data")?)),
-        "file" => Some(Source::File(source.required_string("file_id")?)),
+        "url" => Some(MediaSource::Url { url: source.required_string("url")?, mime: None }),
+        "text" => Some(MediaSource::Text(source.required_string("data")?)),
+        "file" => Some(MediaSource::File(source.required_string("file_id")?)),
         _ => None,
     })
 }

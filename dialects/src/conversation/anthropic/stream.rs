@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{ERRORS, FieldError, StreamReader, StreamWriter, Usage, answer, object, redacted, signature};
 use crate::conversation::{
-    Delta, ErrorKind, Fields, Frame, Head, Json, Seal, Stop, StreamError, fields::parse,
+    AnswerStart, Delta, ErrorKind, Fields, Frame, Json, Signature, Stop, StreamError, fields::parse,
 };
 
 /// Reads events.
@@ -64,7 +64,7 @@ impl Reader {
                 text.map(|text| Delta::Reasoning { choice, text }).into_iter().collect()
             }
             "redacted_thinking" => {
-                vec![Delta::Seal { choice, seal: redacted(block.required_string("data")?) }]
+                vec![Delta::Signature { choice, seal: redacted(block.required_string("data")?) }]
             }
             "tool_use" => {
                 let call = self.calls.len();
@@ -88,7 +88,7 @@ impl Reader {
             "thinking_delta" => Some(Delta::Reasoning { choice, text: delta.required_string("thinking")? }),
             "signature_delta" => {
                 let data = delta.required_string("signature")?;
-                (!data.is_empty()).then(|| Delta::Seal { choice, seal: signature(data) })
+                (!data.is_empty()).then(|| Delta::Signature { choice, seal: signature(data) })
             }
             "input_json_delta" => {
                 let text = delta.required_string("partial_json")?;
@@ -154,7 +154,7 @@ impl StreamWriter for Writer {
                 let delta = object! {"type": "thinking_delta", "thinking": text};
                 self.say(Block::Thinking, &thinking(), &delta)
             }
-            Delta::Seal { choice: 0, seal } => self.seal(seal),
+            Delta::Signature { choice: 0, seal } => self.seal(seal),
             Delta::ToolCall { choice: 0, call, id, name, .. } => self.call(*call, id, name),
             Delta::Arguments { choice: 0, call, text } => self.arguments(*call, text),
             Delta::Stop { choice: 0, stop } => {
@@ -174,7 +174,7 @@ impl StreamWriter for Writer {
 }
 
 impl Writer {
-    fn start(&mut self, head: &Head) -> Frame {
+    fn start(&mut self, head: &AnswerStart) -> Frame {
         self.usage = head.usage.unwrap_or_default();
         let so_far = Usage { output: self.usage.output.max(1), ..self.usage };
         let message = answer::message(head, &[], None, &so_far);
@@ -215,7 +215,7 @@ impl Writer {
         frames
     }
 
-    fn seal(&mut self, seal: &Seal) -> Vec<Frame> {
+    fn seal(&mut self, seal: &Signature) -> Vec<Frame> {
         if seal.is_redacted {
             let block = object! {"type": "redacted_thinking", "data": seal.data};
             let mut frames = self.flush();

@@ -1,8 +1,8 @@
 //! Writing a request.
 
-use super::{NAME, Seal, Untranslatable, Written, object};
+use super::{NAME, Signature, Untranslatable, Written, object};
 use crate::conversation::{
-    Fate, Format, Json, Media, MediaKind, Part, Request, Role, Source, ToolChoice, ToolResult, Turn,
+    Fate, Format, Json, Media, MediaKind, MediaSource, Part, Request, Role, ToolChoice, ToolResult, Turn,
     loss::Losses,
 };
 
@@ -167,9 +167,11 @@ fn block(field: &str, part: &Part, losses: &mut Losses) -> Option<Json> {
 }
 
 /// A thought as a block, in requests and in answers.
-pub(super) fn thought(text: &str, seal: Option<&Seal>) -> Json {
+pub(super) fn thought(text: &str, seal: Option<&Signature>) -> Json {
     match seal {
-        Some(Seal { is_redacted: true, data, .. }) => object! {"type": "redacted_thinking", "data": data},
+        Some(Signature { is_redacted: true, data, .. }) => {
+            object! {"type": "redacted_thinking", "data": data}
+        }
         seal => {
             let signature = seal.map_or("", |seal| &seal.data);
             object! {"type": "thinking", "thinking": text, "signature": signature}
@@ -189,10 +191,10 @@ fn tool_result(field: &str, result: &ToolResult, losses: &mut Losses) -> Json {
 
 fn medium(media: &Media) -> Option<Json> {
     let source = match &media.source {
-        Source::Base64 { mime, data } => object! {"type": "base64", "media_type": mime, "data": data},
-        Source::Url { url, .. } => object! {"type": "url", "url": url},
-        Source::Text(text) => object! {"type": "text", "media_type": "text/plain", "data": text},
-        Source::File(id) => object! {"type": "file", "file_id": id},
+        MediaSource::Base64 { mime, data } => object! {"type": "base64", "media_type": mime, "data": data},
+        MediaSource::Url { url, .. } => object! {"type": "url", "url": url},
+        MediaSource::Text(text) => object! {"type": "text", "media_type": "text/plain", "data": text},
+        MediaSource::File(id) => object! {"type": "file", "file_id": id},
     };
     match media.kind {
         MediaKind::Image => Some(object! {"type": "image", "source": source}),

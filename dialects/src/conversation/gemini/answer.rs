@@ -6,8 +6,8 @@ use super::{
     write,
 };
 use crate::conversation::{
-    Choice, Fields, Head, Json, Part, Stop, Unmapped, Usage, calls::stop_of, fields::parse, loss::Losses,
-    text::object,
+    AnswerStart, Choice, Fields, Json, Part, Stop, Unmapped, Usage, calls::stop_of, fields::parse,
+    loss::Losses, text::object,
 };
 
 pub(super) fn read(body: &[u8]) -> Result<Answer, FieldError> {
@@ -57,11 +57,11 @@ pub(super) fn blocked(fields: &Fields<'_>) -> Result<Option<Stop>, FieldError> {
         .map(|reason| Stop::Filtered(Some(reason).filter(|word| word != "SAFETY"))))
 }
 
-pub(super) fn head(fields: &Fields<'_>) -> Result<Head, FieldError> {
-    Ok(Head {
+pub(super) fn head(fields: &Fields<'_>) -> Result<AnswerStart, FieldError> {
+    Ok(AnswerStart {
         id: fields.string("responseId")?.unwrap_or_default(),
         model: fields.string("modelVersion")?.unwrap_or_default(),
-        ..Head::default()
+        ..AnswerStart::default()
     })
 }
 
@@ -150,7 +150,7 @@ pub(super) fn candidate(index: usize, parts: &[Json], stop: Option<&Stop>) -> Js
     object! {"content": content, "finishReason"?: stop.map(write_stop), "index": index}
 }
 
-pub(super) fn chunk(head: &Head, candidates: &[Json], usage: Option<&Usage>) -> Json {
+pub(super) fn chunk(head: &AnswerStart, candidates: &[Json], usage: Option<&Usage>) -> Json {
     object! {
         "candidates": candidates,
         "usageMetadata"?: usage.map(write_usage),

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::seal;
 use crate::conversation::{
-    FieldError, Fields, Format, Json, Media, MediaKind, Part, Path, Problem, Reasoning, ReasoningRequest,
-    Request, Role, Sampling, Source, Tool, ToolCall, ToolChoice, ToolResult, Turn, Unmapped, fields::parse,
+    FieldError, Fields, Format, Json, Media, MediaKind, MediaSource, Part, Path, Problem, Reasoning,
+    ReasoningRequest, Request, Role, Sampling, Tool, ToolCall, ToolChoice, ToolResult, Turn, Unmapped,
+    fields::parse,
 };
 
 pub(super) fn request(path: &str, body: &[u8]) -> Result<Request, FieldError> {
@@ -161,7 +162,7 @@ fn part(fields: &Fields<'_>, ids: &mut Ids) -> Result<Option<Part>, FieldError> 
     };
     if let Some(data) = fields.object("inlineData")? {
         let mime = data.required_string("mimeType")?;
-        let source = Source::Base64 { mime: mime.clone(), data: data.required_string("data")? };
+        let source = MediaSource::Base64 { mime: mime.clone(), data: data.required_string("data")? };
         return Ok(medium(&mime, source));
     }
     if let Some(file) = fields.object("fileData")? {
@@ -170,7 +171,7 @@ fn part(fields: &Fields<'_>, ids: &mut Ids) -> Result<Option<Part>, FieldError> 
         let kind = mime.clone().unwrap_or_default();
         let is_own =
             uri.starts_with("https://generativelanguage.googleapis.com/") || uri.starts_with("gs://");
-        let source = if is_own { Source::File(uri) } else { Source::Url { url: uri, mime } };
+        let source = if is_own { MediaSource::File(uri) } else { MediaSource::Url { url: uri, mime } };
         return Ok(medium(&kind, source));
     }
     Ok(None)

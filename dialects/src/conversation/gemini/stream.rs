@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{ERRORS, FieldError, StreamReader, StreamWriter, answer, read::Ids, write};
 use crate::conversation::{
-    Delta, ErrorKind, Fields, Frame, Head, Json, Stop, StreamError, Usage,
+    AnswerStart, Delta, ErrorKind, Fields, Frame, Json, Stop, StreamError, Usage,
     calls::{Calls, stop_of},
     fields::parse,
     loss::Losses,
@@ -90,7 +90,7 @@ fn read_error(error: &Fields<'_>) -> Result<StreamError, FieldError> {
 /// Writes chunks. The last one says why the answer ends.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    head: Head,
+    head: AnswerStart,
     calls: Calls,
     stops: BTreeMap<usize, Stop>,
     usage: Option<Usage>,
@@ -112,7 +112,7 @@ impl StreamWriter for Writer {
                 self.say(*choice, object! {"text": text})
             }
             Delta::Reasoning { choice, text } => self.say(*choice, object! {"text": text, "thought": true}),
-            Delta::Seal { choice, seal } if seal.format == super::NAME => {
+            Delta::Signature { choice, seal } if seal.format == super::NAME => {
                 self.say(*choice, object! {"text": "", "thought": true, "thoughtSignature": seal.data})
             }
             Delta::Media { choice, media } => {
@@ -137,7 +137,7 @@ impl StreamWriter for Writer {
                 let last: Vec<_> = last.collect();
                 vec![Frame::unnamed(&answer::chunk(&self.head, &last, self.usage.as_ref()))]
             }
-            Delta::Seal { .. } | Delta::ToolCall { .. } | Delta::Arguments { .. } => Vec::new(),
+            Delta::Signature { .. } | Delta::ToolCall { .. } | Delta::Arguments { .. } => Vec::new(),
         }
     }
 }

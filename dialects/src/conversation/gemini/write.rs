@@ -2,7 +2,7 @@
 
 use super::{NAME, Untranslatable, Written};
 use crate::conversation::{
-    Fate, Format, Json, Media, MediaKind, Part, Request, Role, Source, ToolCall, ToolChoice, ToolResult,
+    Fate, Format, Json, Media, MediaKind, MediaSource, Part, Request, Role, ToolCall, ToolChoice, ToolResult,
     Turn, calls::tool_name, loss::Losses, request::text_of, text::object,
 };
 
@@ -137,21 +137,21 @@ pub(super) fn medium(field: &str, media: &Media, losses: &mut Losses) -> Option<
         MediaKind::Document => "application/pdf",
     };
     match &media.source {
-        Source::Base64 { mime, data } => {
+        MediaSource::Base64 { mime, data } => {
             Some(object! {"inlineData": object! {"mimeType": mime, "data": data}})
         }
-        Source::Url { url, mime } => {
+        MediaSource::Url { url, mime } => {
             if mime.is_none() {
                 losses.add(Fate::Emulated, format!("{field}.mime"));
             }
             let mime = mime.as_deref().unwrap_or(usual);
             Some(object! {"fileData": object! {"mimeType": mime, "fileUri": url}})
         }
-        Source::Text(text) => Some(object! {"text": text}),
-        Source::File(uri) if uri.contains("://") => {
+        MediaSource::Text(text) => Some(object! {"text": text}),
+        MediaSource::File(uri) if uri.contains("://") => {
             Some(object! {"fileData": object! {"mimeType": usual, "fileUri": uri}})
         }
-        Source::File(_) => {
+        MediaSource::File(_) => {
             losses.add(Fate::Refused, format!("{field}.file"));
             None
         }

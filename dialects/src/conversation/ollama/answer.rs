@@ -4,7 +4,8 @@ use jiff::Timestamp;
 
 use super::{Answer, FieldError, Written, read, write};
 use crate::conversation::{
-    Choice, Fate, Fields, Head, Json, Part, Reasoning, Stop, Usage, fields::parse, loss::Losses, text::object,
+    AnswerStart, Choice, Fate, Fields, Json, Part, Reasoning, Stop, Usage, fields::parse, loss::Losses,
+    text::object,
 };
 
 pub(super) fn read(body: &[u8]) -> Result<Answer, FieldError> {
@@ -31,10 +32,10 @@ pub(super) fn read(body: &[u8]) -> Result<Answer, FieldError> {
     Ok(answer)
 }
 
-pub(super) fn head(fields: &Fields<'_>) -> Result<Head, FieldError> {
+pub(super) fn head(fields: &Fields<'_>) -> Result<AnswerStart, FieldError> {
     let created = fields.string("created_at")?.and_then(|at| at.parse::<Timestamp>().ok());
     let created = created.and_then(|at| u64::try_from(at.as_second()).ok());
-    Ok(Head { model: fields.string("model")?.unwrap_or_default(), created, ..Head::default() })
+    Ok(AnswerStart { model: fields.string("model")?.unwrap_or_default(), created, ..AnswerStart::default() })
 }
 
 /// Why an answer ends; none while it goes on.
@@ -88,7 +89,7 @@ pub(super) fn message(text: &str, thought: &str, calls: &[Json]) -> Json {
 }
 
 /// A line of a stream, or a whole answer. Durations are not told: nobody has measured them.
-pub(super) fn line(head: &Head, message: &Json, stop: Option<&Stop>, usage: Option<&Usage>) -> Json {
+pub(super) fn line(head: &AnswerStart, message: &Json, stop: Option<&Stop>, usage: Option<&Usage>) -> Json {
     let created = head.created.and_then(|seconds| i64::try_from(seconds).ok());
     let created = created.and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or_default();
     object! {

@@ -1,8 +1,8 @@
 //! Reading a request.
 
 use crate::conversation::{
-    FieldError, Fields, Format, Kind, Media, MediaKind, Part, Problem, Reasoning, ReasoningRequest, Request,
-    Role, Sampling, Source, Tool, ToolCall, ToolResult, Turn, Unmapped, fields::parse,
+    FieldError, Fields, Format, Kind, Media, MediaKind, MediaSource, Part, Problem, Reasoning,
+    ReasoningRequest, Request, Role, Sampling, Tool, ToolCall, ToolResult, Turn, Unmapped, fields::parse,
 };
 
 const ROLES: &[&str] = &["system", "user", "assistant", "tool"];
@@ -117,7 +117,7 @@ fn turn(
     let thought = thought.map(|text| Part::Reasoning(Reasoning { text, seal: None }));
     let mut parts: Vec<_> = thought.into_iter().chain(text).collect();
     for data in message.strings("images")? {
-        let source = Source::Base64 { mime: "image/png".to_owned(), data };
+        let source = MediaSource::Base64 { mime: "image/png".to_owned(), data };
         parts.push(Part::Media(Media { kind: MediaKind::Image, source, detail: None, name: None }));
     }
     parts.extend(tool_calls(message, "call", calls, unmapped)?.into_iter().map(Part::ToolCall));

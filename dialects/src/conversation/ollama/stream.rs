@@ -2,7 +2,7 @@
 
 use super::{FieldError, StreamReader, StreamWriter, answer, read, write};
 use crate::conversation::{
-    Delta, ErrorKind, Fields, Frame, Head, Json, Stop, StreamError, ToolCall, Usage, calls::Calls,
+    AnswerStart, Delta, ErrorKind, Fields, Frame, Json, Stop, StreamError, ToolCall, Usage, calls::Calls,
     fields::parse, text::object,
 };
 
@@ -52,7 +52,7 @@ impl StreamReader for Reader {
 /// Writes lines. The last one says why the answer ends.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    head: Head,
+    head: AnswerStart,
     calls: Calls,
     written: usize,
     stop: Option<Stop>,

@@ -2,8 +2,8 @@
 
 use super::{NAME, Untranslatable, Written};
 use crate::conversation::{
-    Fate, Format, Json, MediaKind, Part, Request, Role, Source, ToolCall, ToolChoice, Turn, calls::tool_name,
-    loss::Losses, request::text_of, text::object,
+    Fate, Format, Json, MediaKind, MediaSource, Part, Request, Role, ToolCall, ToolChoice, Turn,
+    calls::tool_name, loss::Losses, request::text_of, text::object,
 };
 
 pub(super) fn request(request: &Request) -> Result<Written, Untranslatable> {
@@ -113,7 +113,7 @@ fn messages(at: usize, turn: &Turn, request: &Request, losses: &mut Losses) -> V
         let field = format!("turns[{at}].parts[{nth}]");
         match part {
             Part::Media(media) => match (media.kind, &media.source) {
-                (MediaKind::Image, Source::Base64 { data, .. }) => images.push(data),
+                (MediaKind::Image, MediaSource::Base64 { data, .. }) => images.push(data),
                 _ => losses.add(Fate::Refused, format!("{field}.{}", media.kind.name())),
             },
             Part::ToolCall(call) => match tool_call(calls.len(), call) {

@@ -9,7 +9,7 @@ use super::{
     super::{Answer, FieldError, Request, StreamReader, StreamWriter, Untranslatable},
     Codec, Usage, Written,
 };
-use crate::Framing;
+use crate::EventFormat;
 
 /// OpenAI's chat completions.
 pub const OPENAI_CHAT: &dyn Codec = &OpenAiChat;
@@ -22,8 +22,8 @@ impl Codec for OpenAiChat {
         NAME
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
+    fn framing(&self) -> EventFormat {
+        EventFormat::Sse
     }
 
     fn read_request(&self, _path: &str, body: &[u8]) -> Result<Request, FieldError> {

@@ -6,7 +6,7 @@ mod stream;
 mod write;
 
 use super::super::{Answer, Codec, FieldError, Request, StreamReader, StreamWriter, Untranslatable, Written};
-use crate::Framing;
+use crate::EventFormat;
 
 /// OpenAI's Responses.
 pub const OPENAI_RESPONSES: &dyn Codec = &OpenAiResponses;
@@ -19,8 +19,8 @@ impl Codec for OpenAiResponses {
         NAME
     }
 
-    fn framing(&self) -> Framing {
-        Framing::Sse
+    fn framing(&self) -> EventFormat {
+        EventFormat::Sse
     }
 
     fn read_request(&self, _path: &str, body: &[u8]) -> Result<Request, FieldError> {

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::laws::{accumulated, body};
 use crate::conversation::{
-    ANTHROPIC, CODECS, Delta, ErrorKind, Fate, GEMINI, Head, OLLAMA, OPENAI_CHAT, OPENAI_RESPONSES, Part,
-    Request, Role, Stop, StreamError, Turn,
+    ANTHROPIC, AnswerStart, CODECS, Delta, ErrorKind, Fate, GEMINI, OLLAMA, OPENAI_CHAT, OPENAI_RESPONSES,
+    Part, Request, Role, Stop, StreamError, Turn,
 };
 
 fn chat(body: &str) -> Request {
@@ -23,7 +23,7 @@ fn call(call: usize) -> Delta {
 #[test]
 fn pieces_of_parallel_calls_never_mix() {
     let deltas = [
-        Delta::Start(Head::default()),
+        Delta::Start(AnswerStart::default()),
         call(0),
         call(1),
         arguments(0, 0, "{\"a\""),
@@ -59,7 +59,7 @@ fn a_failure_in_a_stream_keeps_its_kind_and_is_no_end() {
         ErrorKind::Timeout,
     ] {
         let error = StreamError { kind, message: "no".to_owned(), code: None };
-        let deltas = [Delta::Start(Head::default()), Delta::Error(error)];
+        let deltas = [Delta::Start(AnswerStart::default()), Delta::Error(error)];
         for codec in CODECS.iter().filter(|codec| codec.name() != OLLAMA.name()) {
             let read = accumulated(*codec, &body(*codec, &Request::default(), &deltas), usize::MAX);
             let error = read.error().unwrap();

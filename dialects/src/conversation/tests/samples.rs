@@ -4,8 +4,8 @@ use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Map, Value};
 
 use crate::conversation::{
-    Answer, Choice, Format, Head, Json, Media, MediaKind, Part, Reasoning, Request, Role, Sampling, Source,
-    Stop, Tool, ToolCall, ToolChoice, ToolResult, Turn, Usage,
+    Answer, AnswerStart, Choice, Format, Json, Media, MediaKind, MediaSource, Part, Reasoning, Request, Role,
+    Sampling, Stop, Tool, ToolCall, ToolChoice, ToolResult, Turn, Usage,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -46,7 +46,8 @@ fn calls(prefix: &'static str) -> impl Strategy<Value = Vec<ToolCall>> {
 }
 
 fn image() -> impl Strategy<Value = Part> {
-    let data = "[A-Za-z0-9+/]{4,8}".prop_map(|data| Source::Base64 { mime: "image/png".to_owned(), data });
+    let data =
+        "[A-Za-z0-9+/]{4,8}".prop_map(|data| MediaSource::Base64 { mime: "image/png".to_owned(), data });
     let medium = |source| Part::Media(Media { kind: MediaKind::Image, source, detail: None, name: None });
     data.prop_map(medium)
 }
@@ -187,11 +188,11 @@ pub(super) fn answer() -> impl Strategy<Value = Answer> {
             let stop = if calls.is_empty() { stop } else { Stop::ToolCalls };
             let calls = calls.into_iter().map(Part::ToolCall);
             let parts = thought.into_iter().chain(said.map(Part::Text)).chain(calls).collect();
-            let head = Head {
+            let head = AnswerStart {
                 id: "an-answer-1".to_owned(),
                 model: "m-1".to_owned(),
                 created: Some(1_767_225_600),
-                ..Head::default()
+                ..AnswerStart::default()
             };
             Answer::new(head, parts, stop, usage)
         },

@@ -5,13 +5,13 @@ use super::*;
 fn sse_04_crlf_is_one_line_end_also_after_a_cr() {
     let open: &[u8] = b"data: 1\rdata: 2\r\n";
     assert_eq!(strings(&decode(&[open])), [""; 0]);
-    assert_eq!(metered(Framing::Sse, &[open]).events(), 0);
-    assert_eq!(metered(Framing::Sse, &[open]).unterminated_tail(), 17);
+    assert_eq!(metered(EventFormat::Sse, &[open]).events(), 0);
+    assert_eq!(metered(EventFormat::Sse, &[open]).unterminated_tail(), 17);
 
     let whole: &[u8] = b"data: 1\rdata: 2\r\n\n";
     assert_eq!(strings(&decode(&[whole])), ["1\n2"]);
-    assert_eq!(metered(Framing::Sse, &[whole]).events(), 1);
-    assert!(metered(Framing::Sse, &[whole]).at_boundary());
+    assert_eq!(metered(EventFormat::Sse, &[whole]).events(), 1);
+    assert!(metered(EventFormat::Sse, &[whole]).at_boundary());
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn sse_05_an_event_without_its_blank_line_is_an_unterminated_tail() {
         assert_eq!(strings(&pieces), ["1"], "{tail:?}");
         let last = pieces.last().unwrap();
         assert_eq!((&last.raw()[..], last.is_event()), (tail.as_bytes(), false));
-        assert_eq!(metered(Framing::Sse, &[input.as_bytes()]).unterminated_tail(), tail.len() as u64);
+        assert_eq!(metered(EventFormat::Sse, &[input.as_bytes()]).unterminated_tail(), tail.len() as u64);
     }
 }
 
@@ -70,8 +70,8 @@ fn sse_09_a_new_value_has_as_many_data_lines_as_it_has_lines() {
     assert_eq!(event.with_data(b"1").raw(), "event: e\r\ndata: 1\r\n: c\r\nid: 1\r\n\r\n");
     assert_eq!(event.with_data(b"").data(), &b""[..]);
     assert_eq!(event.with_data(b"1\n").raw(), "event: e\r\ndata: 1\r\n: c\r\ndata:\r\nid: 1\r\n\r\n");
-    assert_eq!(Event::from_raw(Framing::Sse, "data\n\n".into()).with_data(b"x").raw(), "data: x\n\n");
-    assert_eq!(Event::from_raw(Framing::Sse, "data:x\n\n".into()).with_data(b" y").raw(), "data:  y\n\n");
+    assert_eq!(Event::from_raw(EventFormat::Sse, "data\n\n".into()).with_data(b"x").raw(), "data: x\n\n");
+    assert_eq!(Event::from_raw(EventFormat::Sse, "data:x\n\n".into()).with_data(b" y").raw(), "data:  y\n\n");
 }
 
 #[test]
@@ -109,12 +109,12 @@ fn sse_16_only_cr_and_lf_end_a_line() {
 fn sse_17_an_event_too_large_to_hold_passes_in_pieces() {
     let input = [b"data: 1\n\ndata: {\"b64\":\"", &b"A".repeat(4 << 20)[..], b"\"}\n\ndata: 2\n\n"].concat();
     let chunks: Vec<_> = input.chunks(16 << 10).collect();
-    let (pieces, decoder) = decode_with(Framing::Sse, LIMIT, &chunks);
+    let (pieces, decoder) = decode_with(EventFormat::Sse, LIMIT, &chunks);
     assert_eq!(strings(&pieces), ["1", "2"]);
     assert_eq!(concat(&pieces), input);
     assert!(pieces.iter().all(|piece| piece.raw().len() <= LIMIT + (16 << 10)));
     assert_eq!((decoder.oversize(), decoder.events()), (1, 3));
-    assert_eq!(metered(Framing::Sse, &chunks).events(), 3);
+    assert_eq!(metered(EventFormat::Sse, &chunks).events(), 3);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn sse_17_the_limit_does_not_hang_on_the_cuts() {
             let input = format!("data: {}{end}", "x".repeat(size - 6 - end.len() / 2));
             for cut in 0..input.len() {
                 let (head, tail) = input.as_bytes().split_at(cut);
-                let (pieces, decoder) = decode_with(Framing::Sse, 20, &[head, tail]);
+                let (pieces, decoder) = decode_with(EventFormat::Sse, 20, &[head, tail]);
                 assert_eq!(decoder.oversize(), oversize, "{input:?} cut at {cut}");
                 assert_eq!(pieces.iter().filter(|piece| piece.is_event()).count() as u64, 1 - oversize);
             }
@@ -137,7 +137,7 @@ fn sse_24_ndjson_lines_are_events_however_they_are_cut() {
     let lines = "{\"message\":{\"content\":\"你\"},\"done\":false}\n{\"message\":{\"content\":\"好\"},\"done\":false}\r\n \n";
     for cut in 0..lines.len() {
         let (head, tail) = lines.as_bytes().split_at(cut);
-        let (pieces, _) = decode_with(Framing::Ndjson, LIMIT, &[head, tail]);
+        let (pieces, _) = decode_with(EventFormat::Ndjson, LIMIT, &[head, tail]);
         assert_eq!(
             strings(&pieces),
             [
@@ -167,7 +167,7 @@ fn sse_30_a_cut_inside_a_character_leaves_a_tail() {
 
 #[test]
 fn sse_31_a_comment_leaves_as_soon_as_its_line_is_complete() {
-    let mut decoder = Decoder::new(Framing::Sse, LIMIT);
+    let mut decoder = Decoder::new(EventFormat::Sse, LIMIT);
     for ping in [": ping\n", ": ping\r", ": ping\r\n", ":\n"] {
         decoder.push(ping.into());
         let given: Vec<_> = std::iter::from_fn(|| decoder.next()).map(Event::into_raw).collect();
@@ -189,19 +189,19 @@ fn sse_35_a_block_without_data_is_no_event() {
     let pieces = decode(&[input]);
     assert_eq!(strings(&pieces), ["a", "b"]);
     assert_eq!(pieces.len(), 4);
-    assert_eq!(metered(Framing::Sse, &[input]).events(), 2);
+    assert_eq!(metered(EventFormat::Sse, &[input]).events(), 2);
 }
 
 #[test]
 fn cjk_01_events_may_be_cut_and_named_anywhere() {
     let data = format!("a{}", "好".repeat(200));
-    let event = Event::new(Framing::Sse, Some(&"好".repeat(50)), data.as_bytes());
+    let event = Event::new(EventFormat::Sse, Some(&"好".repeat(50)), data.as_bytes());
     for limit in [60, 120, 200, 500] {
         let (head, tail) = event.raw().split_at(limit);
-        let (pieces, _) = decode_with(Framing::Sse, limit, &[head, tail]);
+        let (pieces, _) = decode_with(EventFormat::Sse, limit, &[head, tail]);
         assert_eq!(concat(&pieces), &event.raw()[..]);
     }
-    let broken = Event::from_raw(Framing::Sse, Bytes::from_static(b"event: \xe5\xa5\ndata: \xe5\n\n"));
+    let broken = Event::from_raw(EventFormat::Sse, Bytes::from_static(b"event: \xe5\xa5\ndata: \xe5\n\n"));
     assert_eq!(broken.name().as_deref(), Some("\u{fffd}"));
     assert_eq!(broken.data(), &b"\xe5"[..]);
 }

@@ -17,7 +17,7 @@ fn two_cuts(body: &[u8]) -> impl Iterator<Item = [&[u8]; 3]> {
 }
 
 /// The bytes of pieces, one after the other, each fitted to those before it.
-fn sent(framing: Framing, pieces: impl IntoIterator<Item = Event>) -> Vec<u8> {
+fn sent(framing: EventFormat, pieces: impl IntoIterator<Item = Event>) -> Vec<u8> {
     let mut at = Meter::new(framing);
     let mut sent = Vec::new();
     for piece in pieces {
@@ -36,21 +36,21 @@ fn kinds(pieces: &[Event]) -> Vec<bool> {
 fn elements_of_an_array_are_events_however_it_is_cut() {
     let whole: Value = serde_json::from_slice(ARRAY).unwrap();
     for chunks in two_cuts(ARRAY) {
-        let (pieces, decoder) = decode_with(Framing::JsonArray, LIMIT, &chunks);
+        let (pieces, decoder) = decode_with(EventFormat::JsonArray, LIMIT, &chunks);
         let elements: Vec<Value> =
             data_of(&pieces).iter().map(|data| serde_json::from_slice(data).unwrap()).collect();
         assert_eq!(json!(elements), whole);
         assert_eq!(concat(&pieces), ARRAY);
         assert_eq!((decoder.events(), decoder.damaged()), (3, 0));
-        assert_eq!(sent(Framing::JsonArray, pieces), ARRAY);
-        let meter = metered(Framing::JsonArray, &chunks);
+        assert_eq!(sent(EventFormat::JsonArray, pieces), ARRAY);
+        let meter = metered(EventFormat::JsonArray, &chunks);
         assert_eq!((meter.events(), meter.unterminated_tail()), (3, 0));
     }
 }
 
 #[test]
 fn an_element_leaves_as_soon_as_it_is_complete() {
-    let mut decoder = Decoder::new(Framing::JsonArray, LIMIT);
+    let mut decoder = Decoder::new(EventFormat::JsonArray, LIMIT);
     let mut push = |bytes: &'static str| {
         decoder.push(bytes.into());
         std::iter::from_fn(|| decoder.next()).map(Event::into_raw).collect::<Vec<_>>()
@@ -63,11 +63,11 @@ fn an_element_leaves_as_soon_as_it_is_complete() {
 
 #[test]
 fn an_array_stays_one_when_elements_go_come_and_change_places() {
-    let pieces = decode_with(Framing::JsonArray, LIMIT, &[ARRAY]).0;
+    let pieces = decode_with(EventFormat::JsonArray, LIMIT, &[ARRAY]).0;
     let [open, first, second, third, close, end] = &pieces[..] else { panic!("{pieces:?}") };
-    let fresh = &Event::new(Framing::JsonArray, None, b"{\"error\":{}}");
+    let fresh = &Event::new(EventFormat::JsonArray, None, b"{\"error\":{}}");
     let values = |pieces: &[&Event]| {
-        let sent = sent(Framing::JsonArray, pieces.iter().map(|piece| (*piece).clone()));
+        let sent = sent(EventFormat::JsonArray, pieces.iter().map(|piece| (*piece).clone()));
         let text = String::from_utf8_lossy(&sent).into_owned();
         serde_json::from_str::<Vec<Value>>(&text).unwrap_or_else(|error| panic!("{error}: {text}")).len()
     };
@@ -78,11 +78,11 @@ fn an_array_stays_one_when_elements_go_come_and_change_places() {
     assert_eq!(values(&[open, third, first, close]), 2);
     assert_eq!(values(&[fresh, open, first, close]), 2);
     assert_eq!(values(&[open, fresh, first, fresh, close]), 3);
-    let closing = &Event::last_of(Framing::JsonArray).unwrap();
+    let closing = &Event::last_of(EventFormat::JsonArray).unwrap();
     assert_eq!(values(&[fresh, closing]), 1);
     assert_eq!(values(&[open, first, fresh, closing]), 2);
     assert_eq!(values(&[open, closing]), 0);
-    let twice = sent(Framing::JsonArray, [open, first, second, fresh].map(Clone::clone));
+    let twice = sent(EventFormat::JsonArray, [open, first, second, fresh].map(Clone::clone));
     assert!(twice.ends_with(b"\r\n,\r\n{\"error\":{}}"), "it looks as what was between the two before");
     assert_eq!(first.with_data(b"{}").raw(), "{}");
     assert_eq!(second.with_data(b"{}").raw(), "\r\n,\r\n{}");
@@ -100,14 +100,14 @@ fn what_is_no_array_passes_and_counts_as_damage_once() {
         (b"[}", 0),
     ] {
         for chunks in two_cuts(body) {
-            let (pieces, decoder) = decode_with(Framing::JsonArray, LIMIT, &chunks);
+            let (pieces, decoder) = decode_with(EventFormat::JsonArray, LIMIT, &chunks);
             assert_eq!(concat(&pieces), body);
             assert_eq!((decoder.events(), decoder.damaged()), (events, 1), "{}", body.escape_ascii());
-            assert_eq!(sent(Framing::JsonArray, pieces), body);
+            assert_eq!(sent(EventFormat::JsonArray, pieces), body);
         }
     }
     for body in [&b"[]"[..], b" [ ] \n", b"[\"a\",null,-1e3,[],{}]", b"", b"[{\"a\":1}"] {
-        assert_eq!(metered(Framing::JsonArray, &[body]).damaged(), 0);
+        assert_eq!(metered(EventFormat::JsonArray, &[body]).damaged(), 0);
     }
 }
 
@@ -126,7 +126,7 @@ fn hello() -> Vec<u8> {
 
 #[test]
 fn a_frame_has_its_type_its_payload_and_right_checksums() {
-    let frame = Event::new(Framing::AwsEventStream, Some("messageStart"), b"{\"p\":\"abcde\"}");
+    let frame = Event::new(EventFormat::AwsEventStream, Some("messageStart"), b"{\"p\":\"abcde\"}");
     let body = hello();
     let expected = [&body[..], &crc32fast::hash(&body).to_be_bytes()].concat();
     assert_eq!(frame.raw().escape_ascii().to_string(), expected.escape_ascii().to_string());
@@ -136,8 +136,8 @@ fn a_frame_has_its_type_its_payload_and_right_checksums() {
     );
     assert!(frame.is_event() && !frame.is_aws_failure());
     let other = frame.with_data(b"{}");
-    assert_eq!(other, Event::new(Framing::AwsEventStream, Some("messageStart"), b"{}"));
-    assert_eq!(other, Event::from_raw(Framing::AwsEventStream, other.raw().clone()));
+    assert_eq!(other, Event::new(EventFormat::AwsEventStream, Some("messageStart"), b"{}"));
+    assert_eq!(other, Event::from_raw(EventFormat::AwsEventStream, other.raw().clone()));
 }
 
 #[test]
@@ -150,17 +150,17 @@ fn an_exception_is_an_event_that_is_a_failure() {
 
 fn three_frames() -> [Vec<u8>; 3] {
     [&b"{}"[..], b"{\"text\":\"\xe4\xbd\xa0\"}", b""]
-        .map(|data| Event::new(Framing::AwsEventStream, Some("contentBlockDelta"), data).raw().to_vec())
+        .map(|data| Event::new(EventFormat::AwsEventStream, Some("contentBlockDelta"), data).raw().to_vec())
 }
 
 #[test]
 fn frames_are_events_however_they_are_cut() {
     let body = three_frames().concat();
     for chunks in two_cuts(&body) {
-        let (pieces, decoder) = decode_with(Framing::AwsEventStream, LIMIT, &chunks);
+        let (pieces, decoder) = decode_with(EventFormat::AwsEventStream, LIMIT, &chunks);
         assert_eq!(pieces.iter().map(|piece| piece.raw().to_vec()).collect::<Vec<_>>(), three_frames());
         assert_eq!((decoder.events(), decoder.damaged()), (3, 0));
-        let meter = metered(Framing::AwsEventStream, &chunks);
+        let meter = metered(EventFormat::AwsEventStream, &chunks);
         assert_eq!((meter.events(), meter.unterminated_tail()), (3, 0));
     }
 }
@@ -171,7 +171,7 @@ fn a_frame_with_a_wrong_checksum_passes_and_those_behind_it_are_events() {
     *second.last_mut().unwrap() ^= 1;
     let body = [&first[..], &second, &third].concat();
     for chunks in two_cuts(&body) {
-        let (pieces, decoder) = decode_with(Framing::AwsEventStream, LIMIT, &chunks);
+        let (pieces, decoder) = decode_with(EventFormat::AwsEventStream, LIMIT, &chunks);
         assert_eq!((kinds(&pieces), concat(&pieces)), (vec![true, false, true], body.clone()));
         assert!(!pieces[1].is_between() && !pieces[1].is_open());
         assert_eq!((decoder.events(), decoder.damaged()), (2, 1));
@@ -185,7 +185,7 @@ fn behind_a_prelude_that_makes_no_sense_nothing_is_held_or_counted() {
         let mut second = second.clone();
         second[at] ^= 1;
         let body = [&first[..], &second, &third].concat();
-        let (pieces, decoder) = decode_with(Framing::AwsEventStream, LIMIT, &[&body]);
+        let (pieces, decoder) = decode_with(EventFormat::AwsEventStream, LIMIT, &[&body]);
         assert_eq!((kinds(&pieces), concat(&pieces)), (vec![true, false], body.clone()));
         assert!(pieces[1].is_open(), "nothing may be put behind it");
         assert_eq!((decoder.events(), decoder.damaged()), (1, 1));
@@ -194,7 +194,7 @@ fn behind_a_prelude_that_makes_no_sense_nothing_is_held_or_counted() {
     for (total, headers) in [(15_u32, 0_u32), (16, 1), (0, 0), (100, u32::MAX)] {
         let mut prelude = [total.to_be_bytes(), headers.to_be_bytes()].concat();
         prelude.extend(crc32fast::hash(&prelude).to_be_bytes());
-        let (pieces, decoder) = decode_with(Framing::AwsEventStream, LIMIT, &[&prelude, &[0; 64]]);
+        let (pieces, decoder) = decode_with(EventFormat::AwsEventStream, LIMIT, &[&prelude, &[0; 64]]);
         assert_eq!((kinds(&pieces), decoder.damaged()), (vec![false, false], 1));
     }
 }
@@ -203,7 +203,7 @@ fn behind_a_prelude_that_makes_no_sense_nothing_is_held_or_counted() {
 fn half_a_frame_at_the_end_is_a_tail() {
     let body = three_frames().concat();
     for cut in 1..20 {
-        let meter = metered(Framing::AwsEventStream, &[&body[..body.len() - cut]]);
+        let meter = metered(EventFormat::AwsEventStream, &[&body[..body.len() - cut]]);
         assert_eq!(meter.events(), 2);
         assert!(meter.unterminated_tail() > 0);
     }
@@ -230,13 +230,13 @@ fn headers_of_every_type_are_read_past() {
     raw.extend(crc32fast::hash(&raw).to_be_bytes());
     raw.extend(&headers);
     raw.extend(crc32fast::hash(&raw).to_be_bytes());
-    let event = Event::from_raw(Framing::AwsEventStream, raw.into());
+    let event = Event::from_raw(EventFormat::AwsEventStream, raw.into());
     assert_eq!((event.is_event(), event.name().as_deref()), (true, Some("chunk")));
 }
 
 #[test]
 fn r2_33_a_fresh_event_ends_its_lines_as_the_one_before_it() {
-    let fresh = || Event::new(Framing::Sse, Some("error"), b"1\n2");
+    let fresh = || Event::new(EventFormat::Sse, Some("error"), b"1\n2");
     for (before, end) in [
         ("", "\n"),
         ("data: x\n\n", "\n"),
@@ -248,27 +248,29 @@ fn r2_33_a_fresh_event_ends_its_lines_as_the_one_before_it() {
         ("event: e\r\ndata: y\r\r", "\r"),
     ] {
         for chunks in two_cuts(before.as_bytes()) {
-            let meter = metered(Framing::Sse, &chunks);
+            let meter = metered(EventFormat::Sse, &chunks);
             let raw = fresh().raw_at(&meter);
             let expected = "event: error\ndata: 1\ndata: 2\n\n".replace('\n', end);
             assert_eq!(raw, expected, "{before:?} as {chunks:?}");
-            let there = Event::from_raw(Framing::Sse, "data: z\n\n".into());
+            let there = Event::from_raw(EventFormat::Sse, "data: z\n\n".into());
             assert_eq!(there.raw_at(&meter), "data: z\n\n", "what is not fresh stays");
         }
     }
     for (before, end) in [("{}\n", "\n"), ("{}\r\n", "\r\n"), ("{}\r\n{}\n", "\n"), ("", "\n")] {
         for chunks in two_cuts(before.as_bytes()) {
-            let meter = metered(Framing::Ndjson, &chunks);
-            assert_eq!(Event::new(Framing::Ndjson, None, b"{}").raw_at(&meter), format!("{{}}{end}"));
+            let meter = metered(EventFormat::Ndjson, &chunks);
+            assert_eq!(Event::new(EventFormat::Ndjson, None, b"{}").raw_at(&meter), format!("{{}}{end}"));
         }
     }
 }
 
 #[test]
 fn no_form_holds_more_than_its_limit() {
-    let frame = Event::new(Framing::AwsEventStream, None, &[b'x'; 1 << 16]).raw().to_vec();
+    let frame = Event::new(EventFormat::AwsEventStream, None, &[b'x'; 1 << 16]).raw().to_vec();
     let element = [b"[\"", &[b'x'; 1 << 16][..], b"\",{}]"].concat();
-    for (framing, body, events) in [(Framing::AwsEventStream, frame, 0), (Framing::JsonArray, element, 1)] {
+    for (framing, body, events) in
+        [(EventFormat::AwsEventStream, frame, 0), (EventFormat::JsonArray, element, 1)]
+    {
         let chunks: Vec<_> = body.chunks(1_000).collect();
         let (pieces, decoder) = decode_with(framing, 4_096, &chunks);
         assert!(pieces.iter().all(|piece| piece.raw().len() <= 4_096 + 1_000));
@@ -294,13 +296,13 @@ proptest! {
         let mut at: Vec<_> = cuts.iter().map(|cut| cut.index(body.len() + 1)).chain([0, body.len()]).collect();
         at.sort_unstable();
         let chunks: Vec<_> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
-        let (pieces, _) = decode_with(Framing::JsonArray, LIMIT, &chunks);
+        let (pieces, _) = decode_with(EventFormat::JsonArray, LIMIT, &chunks);
         let elements: Vec<Value> = data_of(&pieces).iter().map(|data| serde_json::from_slice(data).unwrap()).collect();
         prop_assert_eq!(json!(elements), whole);
         let without_first = pieces.iter().filter(|piece| piece.is_event()).skip(1).count();
         let mut skipped = false;
         let rest = pieces.into_iter().filter(|piece| !piece.is_event() || std::mem::replace(&mut skipped, true));
-        let sent = sent(Framing::JsonArray, rest);
+        let sent = sent(EventFormat::JsonArray, rest);
         prop_assert_eq!(serde_json::from_slice::<Vec<Value>>(&sent).unwrap().len(), without_first);
     }
 }

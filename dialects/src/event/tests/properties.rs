@@ -71,10 +71,10 @@ proptest! {
     #[test]
     fn any_cut_gives_the_events_of_the_standard(body in body(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
         let chunks = chunks(&body, cuts);
-        let (pieces, decoder) = decode_with(Framing::Sse, LIMIT, &chunks);
+        let (pieces, decoder) = decode_with(EventFormat::Sse, LIMIT, &chunks);
         prop_assert_eq!(data_of(&pieces), reference(&body));
         prop_assert_eq!(concat(&pieces), &body[..]);
-        let meter = metered(Framing::Sse, &chunks);
+        let meter = metered(EventFormat::Sse, &chunks);
         prop_assert_eq!(meter.events(), data_of(&pieces).len() as u64);
         prop_assert_eq!(meter.events(), decoder.events());
         let tail = pieces.last().filter(|piece| !piece.is_event()).map_or(0, |piece| piece.raw().len() as u64);
@@ -86,7 +86,7 @@ proptest! {
         body in body(), ndjson: bool, limit in 0_usize..24,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {
-        let framing = if ndjson { Framing::Ndjson } else { Framing::Sse };
+        let framing = if ndjson { EventFormat::Ndjson } else { EventFormat::Sse };
         let chunks = chunks(&body, cuts);
         let (pieces, decoder) = decode_with(framing, limit, &chunks);
         prop_assert_eq!(concat(&pieces), &body[..]);
@@ -106,7 +106,7 @@ proptest! {
             prop_assert_eq!(other.name(), event.name());
             prop_assert_eq!(event.with_data(&again).data().into_owned(), again);
         }
-        let fresh = Event::new(Framing::Sse, None, data.as_bytes());
+        let fresh = Event::new(EventFormat::Sse, None, data.as_bytes());
         prop_assert_eq!(fresh.data(), data.as_bytes());
     }
 }

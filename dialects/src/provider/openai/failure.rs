@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Cause, Facts, Failure, Operation};
+use crate::{Cause, Failure, FailureContext, Operation};
 
 const ORGANISATION: &str = "org-AconiteInjectedFault0000";
 const TOKENS_PER_MINUTE: u64 = 30_000;
@@ -14,13 +14,17 @@ const CONTEXT: u64 = 128_000;
 const EMBEDDING_CONTEXT: u64 = 8_192;
 
 /// A status and the `error` object.
-struct Said {
+struct ErrorParts {
     status: u16,
     error: Value,
 }
 
-pub(super) fn failure(operation: Option<Operation>, cause: Cause, facts: &Facts<'_>) -> Option<Failure> {
-    let Said { status, error } = said(operation, cause, facts)?;
+pub(super) fn failure(
+    operation: Option<Operation>,
+    cause: Cause,
+    facts: &FailureContext<'_>,
+) -> Option<Failure> {
+    let ErrorParts { status, error } = said(operation, cause, facts)?;
     let (requests, tokens) = buckets(cause, facts);
     let failure = Failure::json(status, &json!({"error": error}))
         .with("openai-version", "2020-10-01")
@@ -42,9 +46,12 @@ pub(super) fn failure(operation: Option<Operation>, cause: Cause, facts: &Facts<
     })
 }
 
-fn said(operation: Option<Operation>, cause: Cause, facts: &Facts<'_>) -> Option<Said> {
+fn said(operation: Option<Operation>, cause: Cause, facts: &FailureContext<'_>) -> Option<ErrorParts> {
     let said = |status, kind: &str, code: Option<&str>, param: Option<&str>, message: String| {
-        Some(Said { status, error: json!({"message": message, "type": kind, "param": param, "code": code}) })
+        Some(ErrorParts {
+            status,
+            error: json!({"message": message, "type": kind, "param": param, "code": code}),
+        })
     };
     let limited = |kind, message| said(429, kind, Some("rate_limit_exceeded"), None, message);
     let invalid = |status, code, param, message: &str| {
@@ -175,7 +182,7 @@ fn too_large_text(model: &str) -> String {
     )
 }
 
-fn rate_limit_text(cause: Cause, facts: &Facts<'_>) -> String {
+fn rate_limit_text(cause: Cause, facts: &FailureContext<'_>) -> String {
     let (unit, limit, requested) = match cause {
         Cause::RateLimitTokens => {
             // The bucket is empty, so the wait is as long as what is asked for takes to flow in.
@@ -220,7 +227,7 @@ fn context_length(operation: Option<Operation>) -> (String, Option<&'static str>
     }
 }
 
-fn wait(cause: Cause, facts: &Facts<'_>) -> Duration {
+fn wait(cause: Cause, facts: &FailureContext<'_>) -> Duration {
     let usual = if cause == Cause::RateLimitTokens { 1_200 } else { 60_000 / REQUESTS_PER_MINUTE };
     facts.wait_or(Duration::from_millis(usual))
 }
@@ -233,7 +240,7 @@ struct Bucket {
 }
 
 /// The buckets as the cause has left them: the one that it is about is empty, the other one nearly full.
-fn buckets(cause: Cause, facts: &Facts<'_>) -> (Bucket, Bucket) {
+fn buckets(cause: Cause, facts: &FailureContext<'_>) -> (Bucket, Bucket) {
     let per_request = Duration::from_millis(60_000 / requests_limit(facts));
     let limit = requests_limit(facts);
     let requests = match cause {
@@ -249,12 +256,12 @@ fn buckets(cause: Cause, facts: &Facts<'_>) -> (Bucket, Bucket) {
 }
 
 /// A limit that takes as long as the wait to let one more request in.
-fn requests_limit(facts: &Facts<'_>) -> u64 {
+fn requests_limit(facts: &FailureContext<'_>) -> u64 {
     let wait = facts.retry_after.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     60_000_u64.checked_div(wait).map_or(REQUESTS_PER_MINUTE, |limit| limit.clamp(1, REQUESTS_PER_MINUTE))
 }
 
-fn request_id(facts: &Facts<'_>) -> String {
+fn request_id(facts: &FailureContext<'_>) -> String {
     format!("req_{}", facts.hex(32))
 }
 

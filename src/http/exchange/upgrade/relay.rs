@@ -16,14 +16,14 @@ use tokio::{
     time::timeout,
 };
 
-use crate::http::ongoing::Ongoing;
+use crate::http::ongoing::ExchangeState;
 
 /// How long a client may take to be broken off.
 const SOON: Duration = Duration::from_secs(1);
 
 /// The rest of an exchange that was upgraded. When it is dropped, its end is in the journal.
 pub(super) struct Relayed {
-    ongoing: Arc<Ongoing>,
+    ongoing: Arc<ExchangeState>,
     notes: Arc<Notes>,
 }
 
@@ -38,7 +38,7 @@ struct Notes {
 }
 
 impl Relayed {
-    pub(super) fn new(ongoing: Arc<Ongoing>) -> Self {
+    pub(super) fn new(ongoing: Arc<ExchangeState>) -> Self {
         Self { ongoing, notes: Arc::default() }
     }
 

@@ -5,7 +5,7 @@ use aconite_toxics::{HostError, HostPort};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::http::{
-    own_answer::{self, Trouble},
+    proxy_error::{self, ProxyError},
     upstream::MAX_HEADERS,
 };
 
@@ -22,8 +22,8 @@ pub(in crate::http) struct Connect {
 ///
 /// # Errors
 /// What the client is told.
-pub(in crate::http) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
-    let bad = |text: String| Some(Trouble::new(StatusCode::BAD_REQUEST, "bad_connect", text));
+pub(in crate::http) fn parse(head: &[u8]) -> Result<Connect, Option<ProxyError>> {
+    let bad = |text: String| Some(ProxyError::new(StatusCode::BAD_REQUEST, "bad_connect", text));
     let mut slots = vec![httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut slots);
     request.parse(head).map_err(|error| bad(format!("the CONNECT request cannot be read: {error}")))?;
@@ -43,7 +43,7 @@ pub(in crate::http) fn parse(head: &[u8]) -> Result<Connect, Option<Trouble>> {
         }
     }
     if headers.contains_key(header::TRANSFER_ENCODING) && headers.contains_key(header::CONTENT_LENGTH) {
-        return Err(Some(own_answer::framed_twice()));
+        return Err(Some(proxy_error::framed_twice()));
     }
     Ok(Connect { host, port, headers, http10: request.version == Some(0) })
 }

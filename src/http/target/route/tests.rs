@@ -24,7 +24,7 @@ use super::*;
 use crate::{
     connection::ConnectionShared,
     dial::{Dialer, OffLimits},
-    http::{HttpProxy, Role, TlsIdentity, Upstreams, serve},
+    http::{HttpProxy, ProxyMode, TlsIdentity, Upstreams, serve},
     journal::{Journal, Outlets},
     plan::{Armed, Plan},
     site::Site,
@@ -44,7 +44,7 @@ struct InOrder {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     sent: bool,
-    received: Received,
+    received: ResponseProgress,
     repeatable: bool,
 }
 
@@ -57,9 +57,9 @@ impl Policy for InOrder {
 }
 
 impl Attempts for Left {
-    fn next(&mut self, last: Option<&Outcome<'_>>) -> Option<Candidate> {
+    fn next(&mut self, last: Option<&AttemptResult<'_>>) -> Option<Candidate> {
         let Some(outcome) = last else { return self.0.next() };
-        let Outcome { sent, received, repeatable, .. } = *outcome;
+        let AttemptResult { sent, received, repeatable, .. } = *outcome;
         self.1.lock().unwrap().push(Seen { sent, received, repeatable });
         let good = outcome.head.is_some_and(|(status, _)| status == StatusCode::OK)
             && outcome.error.is_none()
@@ -210,7 +210,7 @@ fn proxy(target: Arc<Target>) -> HttpProxy {
     let tls = FromFiles::read(Vec::new(), read, ToString::to_string).unwrap();
     let dialer = Dialer { connect_timeout: ENOUGH, off_limits: OffLimits::default() };
     HttpProxy {
-        role: Role::Reverse { target, tls: None },
+        role: ProxyMode::Reverse { target, tls: None },
         upstreams: Upstreams { pool: Arc::default(), tls: Arc::new(tls), dialer },
         http2_only: false,
         terminator: Terminator::new().unwrap(),
@@ -273,7 +273,10 @@ async fn the_client_sees_the_second_attempt_only_and_the_journal_both() {
                 "{case}"
             );
             let [first, second] = routed.seen.lock().unwrap()[..] else { panic!("{case}") };
-            assert!(first.repeatable && second.received == Received::All, "{case}: {first:?} {second:?}");
+            assert!(
+                first.repeatable && second.received == ResponseProgress::All,
+                "{case}: {first:?} {second:?}"
+            );
             let unsent = toxic["type"] == "connect";
             assert_eq!(first.sent, !unsent, "{case}: {first:?}");
         }

@@ -17,7 +17,7 @@ fn reframe(how: &str, body: &str) -> Play {
 
 /// The events of a body: name and data.
 fn events(body: &[u8]) -> Vec<(Option<String>, Vec<u8>)> {
-    let mut decoder = Decoder::new(Framing::Sse, 1 << 20);
+    let mut decoder = Decoder::new(EventFormat::Sse, 1 << 20);
     decoder.push(Bytes::copy_from_slice(body));
     std::iter::from_fn(|| decoder.next())
         .filter(Event::is_event)
@@ -81,7 +81,7 @@ fn bytes_and_pairs() {
 
 #[test]
 fn lines_have_fewer_ways() {
-    let lines = Scope { body: BodyForm::Events(Framing::Ndjson), ..Scope::default() };
+    let lines = Scope { body: BodyForm::Events(EventFormat::Ndjson), ..Scope::default() };
     assert!(matches!(instance::<Reframe>(json!({"how": "cr"}), &lines), Instance::Idle(_)));
     let mut play = Play::new::<Reframe>(json!({"how": "crlf"}), &lines);
     play.push(1, "{\"a\":\r1}\n{}\n");

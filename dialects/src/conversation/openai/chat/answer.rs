@@ -2,8 +2,8 @@
 
 use super::{Usage, Written, read, write};
 use crate::conversation::{
-    Answer, Choice, Fate, FieldError, Fields, Head, Json, Part, Reasoning, Stop, Unmapped, fields::parse,
-    loss::Losses, openai::object,
+    Answer, AnswerStart, Choice, Fate, FieldError, Fields, Json, Part, Reasoning, Stop, Unmapped,
+    fields::parse, loss::Losses, openai::object,
 };
 
 pub(super) fn read(body: &[u8]) -> Result<Answer, FieldError> {
@@ -54,9 +54,9 @@ pub(super) fn reasoning(message: &Fields<'_>) -> Result<Option<String>, FieldErr
     Ok(text.filter(|text| !text.is_empty()))
 }
 
-pub(super) fn head(fields: &Fields<'_>) -> Result<Head, FieldError> {
+pub(super) fn head(fields: &Fields<'_>) -> Result<AnswerStart, FieldError> {
     fields.get("object");
-    Ok(Head {
+    Ok(AnswerStart {
         id: fields.string("id")?.unwrap_or_default(),
         model: fields.string("model")?.unwrap_or_default(),
         created: fields.integer("created", 0, u64::MAX).ok().flatten(),
@@ -140,7 +140,7 @@ fn write_choice(index: usize, choice: &Choice, losses: &mut Losses) -> Json {
 }
 
 /// What an answer and each chunk begin with.
-pub(super) fn frame(head: &Head, object: &str) -> Vec<(&'static str, Json)> {
+pub(super) fn frame(head: &AnswerStart, object: &str) -> Vec<(&'static str, Json)> {
     vec![
         ("id", Json::of(&head.id)),
         ("object", Json::of(object)),
@@ -150,7 +150,7 @@ pub(super) fn frame(head: &Head, object: &str) -> Vec<(&'static str, Json)> {
 }
 
 /// What an answer ends with, and a chunk has before its choices.
-pub(super) fn frame_end(head: &Head) -> Vec<(&'static str, Json)> {
+pub(super) fn frame_end(head: &AnswerStart) -> Vec<(&'static str, Json)> {
     let tier = head.tier.as_ref().map(|tier| ("service_tier", Json::of(tier)));
     tier.into_iter().chain([("system_fingerprint", Json::of(&head.fingerprint))]).collect()
 }

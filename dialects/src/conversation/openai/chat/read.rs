@@ -1,9 +1,9 @@
 //! Reading a request.
 
 use crate::conversation::{
-    Field, FieldError, Fields, Format, Json, Kind, Media, MediaKind, Part, Problem, Reasoning,
-    ReasoningRequest, Request, Role, Sampling, Source, Tool, ToolCall, ToolResult, Turn, Unmapped,
-    fields::parse, openai::read_tool_choice,
+    Field, FieldError, Fields, Format, Json, Kind, Media, MediaKind, MediaSource, Part, Problem, Reasoning,
+    ReasoningRequest, Request, Role, Sampling, Tool, ToolCall, ToolResult, Turn, Unmapped, fields::parse,
+    openai::read_tool_choice,
 };
 
 const ROLES: &[&str] = &["system", "assistant", "user", "function", "tool", "developer"];
@@ -176,7 +176,7 @@ fn part(fields: &Fields<'_>, unmapped: &mut Vec<Unmapped>) -> Result<Option<Part
         "refusal" => Some(Part::Refusal(fields.required_string("refusal")?)),
         "image_url" => {
             let image = fields.require("image_url")?.object()?;
-            let source = Source::of_url(&image.required_string("url")?);
+            let source = MediaSource::of_url(&image.required_string("url")?);
             let detail = image.string("detail")?;
             unmapped.extend(image.rest());
             media(MediaKind::Image, source, detail, None)
@@ -184,13 +184,18 @@ fn part(fields: &Fields<'_>, unmapped: &mut Vec<Unmapped>) -> Result<Option<Part
         "input_audio" => {
             let audio = fields.require("input_audio")?.object()?;
             let mime = format!("audio/{}", audio.required_string("format")?);
-            media(MediaKind::Audio, Source::Base64 { mime, data: audio.required_string("data")? }, None, None)
+            media(
+                MediaKind::Audio,
+                MediaSource::Base64 { mime, data: audio.required_string("data")? },
+                None,
+                None,
+            )
         }
         "file" => {
             let file = fields.require("file")?.object()?;
             let source = match (file.string("file_data")?, file.string("file_id")?) {
-                (Some(data), _) => Source::of_url(&data),
-                (None, Some(id)) => Source::File(id),
+                (Some(data), _) => MediaSource::of_url(&data),
+                (None, Some(id)) => MediaSource::File(id),
                 (None, None) => return Err(file.error("file_data", Problem::Missing)),
             };
             media(MediaKind::Document, source, None, file.string("filename")?)

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Usage, answer};
 use crate::conversation::{
-    Delta, FieldError, Fields, Frame, Head, Json, Stop, StreamError, StreamReader, StreamWriter,
+    AnswerStart, Delta, FieldError, Fields, Frame, Json, Stop, StreamError, StreamReader, StreamWriter,
     fields::parse,
     openai::{ERRORS, object, read_error},
 };
@@ -114,7 +114,7 @@ impl Reader {
 #[derive(Debug)]
 pub(super) struct Writer {
     with_usage: bool,
-    head: Head,
+    head: AnswerStart,
     /// The choices whose first chunk is out.
     begun: Vec<usize>,
     usage: Option<Usage>,
@@ -122,7 +122,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(with_usage: bool) -> Self {
-        Self { with_usage, head: Head::default(), begun: Vec::new(), usage: None }
+        Self { with_usage, head: AnswerStart::default(), begun: Vec::new(), usage: None }
     }
 
     fn chunk(&self, choices: &[Json], usage: Option<Json>) -> Frame {
@@ -196,7 +196,7 @@ impl StreamWriter for Writer {
                 let usage = usage.map(|usage| self.chunk(&[], Some(answer::write_usage(&usage))));
                 usage.into_iter().chain([Frame { name: None, data: "[DONE]".to_owned() }]).collect()
             }
-            Delta::Seal { .. } | Delta::Media { .. } => Vec::new(),
+            Delta::Signature { .. } | Delta::Media { .. } => Vec::new(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{NAME, Written};
 use crate::conversation::{
-    Fate, Format, Json, Media, MediaKind, Part, Request, Role, Source, ToolCall, ToolChoice, Turn,
+    Fate, Format, Json, Media, MediaKind, MediaSource, Part, Request, Role, ToolCall, ToolChoice, Turn,
     Untranslatable,
     loss::Losses,
     openai::{object, written_tool_choice},
@@ -166,17 +166,17 @@ fn medium(media: &Media) -> Option<Json> {
             let image = object! {"url": source.url()?, "detail"?: media.detail};
             Some(object! {"type": "image_url", "image_url": image})
         }
-        (MediaKind::Audio, Source::Base64 { mime, data }) => {
+        (MediaKind::Audio, MediaSource::Base64 { mime, data }) => {
             let audio = object! {"data": data, "format": mime.split_once('/')?.1};
             Some(object! {"type": "input_audio", "input_audio": audio})
         }
-        (MediaKind::Document, Source::Text(text)) => Some(object! {"type": "text", "text": text}),
-        (MediaKind::Document, source @ Source::Base64 { .. }) => {
+        (MediaKind::Document, MediaSource::Text(text)) => Some(object! {"type": "text", "text": text}),
+        (MediaKind::Document, source @ MediaSource::Base64 { .. }) => {
             let name = media.name.as_deref().unwrap_or("document");
             let file = object! {"filename": name, "file_data": source.url()?};
             Some(object! {"type": "file", "file": file})
         }
-        (MediaKind::Document, Source::File(id)) => {
+        (MediaKind::Document, MediaSource::File(id)) => {
             Some(object! {"type": "file", "file": object! {"file_id": id, "filename"?: media.name}})
         }
         (MediaKind::Audio | MediaKind::Video | MediaKind::Document, _) => None,

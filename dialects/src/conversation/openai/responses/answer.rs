@@ -2,8 +2,8 @@
 
 use super::{Written, read};
 use crate::conversation::{
-    Answer, Choice, Fate, FieldError, Fields, Head, Json, Part, Request, Seal, Stop, Usage, fields::parse,
-    loss::Losses, openai::object,
+    Answer, AnswerStart, Choice, Fate, FieldError, Fields, Json, Part, Request, Signature, Stop, Usage,
+    fields::parse, loss::Losses, openai::object,
 };
 
 /// Fields of the request that a response repeats, with what they are where the request left them out.
@@ -71,11 +71,11 @@ pub(super) fn read(body: &[u8]) -> Result<Answer, FieldError> {
     Ok(answer)
 }
 
-pub(super) fn head(response: &Fields<'_>) -> Result<Head, FieldError> {
+pub(super) fn head(response: &Fields<'_>) -> Result<AnswerStart, FieldError> {
     for known in ["object", "completed_at", "error"] {
         response.get(known);
     }
-    Ok(Head {
+    Ok(AnswerStart {
         id: response.string("id")?.unwrap_or_default(),
         model: response.string("model")?.unwrap_or_default(),
         created: response.float("created_at")?.map(|seconds| seconds.max(0.0) as u64),
@@ -146,7 +146,7 @@ pub(super) fn status(stop: Option<&Stop>) -> &'static str {
 }
 
 pub(super) fn response(
-    head: &Head,
+    head: &AnswerStart,
     status: &str,
     stop: Option<&Stop>,
     output: &[Json],
@@ -201,7 +201,7 @@ pub(super) struct Item {
 pub(super) enum ItemKind {
     Text,
     Refusal,
-    Reasoning(Option<Seal>),
+    Reasoning(Option<Signature>),
     Call { id: String, name: String },
 }
 
@@ -279,7 +279,7 @@ impl Item {
 }
 
 /// A thought as an item. Only what this format has sealed goes with it.
-pub(super) fn thought(id: &str, text: &str, seal: Option<&Seal>) -> Json {
+pub(super) fn thought(id: &str, text: &str, seal: Option<&Signature>) -> Json {
     let part = || object! {"type": "summary_text", "text": text};
     let summary: Vec<_> = (!text.is_empty()).then(part).into_iter().collect();
     let data = seal.filter(|seal| seal.format == super::NAME).map(|seal| &seal.data);

@@ -2,8 +2,8 @@
 
 use super::{NAME, answer};
 use crate::conversation::{
-    Field, FieldError, Fields, Format, Json, Kind, Media, MediaKind, Part, Problem, Reasoning,
-    ReasoningRequest, Request, Role, Sampling, Seal, Source, Tool, ToolCall, ToolResult, Turn, Unmapped,
+    Field, FieldError, Fields, Format, Json, Kind, Media, MediaKind, MediaSource, Part, Problem, Reasoning,
+    ReasoningRequest, Request, Role, Sampling, Signature, Tool, ToolCall, ToolResult, Turn, Unmapped,
     fields::parse, openai::read_tool_choice,
 };
 
@@ -159,9 +159,9 @@ fn thought(fields: &Fields<'_>) -> Result<Reasoning, FieldError> {
 }
 
 /// The encrypted thought, which goes with the id of its item.
-pub(super) fn seal(item: &Fields<'_>) -> Result<Option<Seal>, FieldError> {
+pub(super) fn seal(item: &Fields<'_>) -> Result<Option<Signature>, FieldError> {
     let (id, data) = (item.string("id")?, item.string("encrypted_content")?);
-    Ok(data.map(|data| Seal { format: NAME, data, id, is_redacted: false }))
+    Ok(data.map(|data| Signature { format: NAME, data, id, is_redacted: false }))
 }
 
 fn content_parts(content: &Field<'_>, unmapped: &mut Vec<Unmapped>) -> Result<Vec<Part>, FieldError> {
@@ -184,9 +184,9 @@ fn content_parts(content: &Field<'_>, unmapped: &mut Vec<Unmapped>) -> Result<Ve
 }
 
 fn part(fields: &Fields<'_>) -> Result<Option<Part>, FieldError> {
-    let file = |name| Ok::<_, FieldError>(fields.string(name)?.map(Source::File));
-    let url = |name| Ok::<_, FieldError>(fields.string(name)?.map(|url| Source::of_url(&url)));
-    let medium = |kind, source: Option<Source>, detail, name| {
+    let file = |name| Ok::<_, FieldError>(fields.string(name)?.map(MediaSource::File));
+    let url = |name| Ok::<_, FieldError>(fields.string(name)?.map(|url| MediaSource::of_url(&url)));
+    let medium = |kind, source: Option<MediaSource>, detail, name| {
         source.map(|source| Part::Media(Media { kind, source, detail, name }))
     };
     Ok(match fields.required_string("type")?.as_str() {

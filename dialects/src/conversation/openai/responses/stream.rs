@@ -7,7 +7,7 @@ use super::{
     read,
 };
 use crate::conversation::{
-    Delta, ErrorKind, FieldError, Fields, Frame, Head, Json, Request, Stop, StreamError, StreamReader,
+    AnswerStart, Delta, ErrorKind, FieldError, Fields, Frame, Json, Request, Stop, StreamError, StreamReader,
     StreamWriter, Usage,
     fields::parse,
     openai::{ERRORS, object, read_error},
@@ -48,7 +48,7 @@ impl StreamReader for Reader {
                 let item = event.require("item")?.object()?;
                 let is_thought = item.string("type")?.as_deref() == Some("reasoning");
                 let seal = if is_thought { read::seal(&item)? } else { None };
-                seal.map(|seal| Delta::Seal { choice, seal }).into_iter().collect()
+                seal.map(|seal| Delta::Signature { choice, seal }).into_iter().collect()
             }
             "response.completed" | "response.incomplete" => {
                 let response = event.require("response")?.object()?;
@@ -115,7 +115,7 @@ impl Reader {
 #[derive(Debug)]
 pub(super) struct Writer {
     to: Request,
-    head: Head,
+    head: AnswerStart,
     number: u64,
     items: Vec<Item>,
     /// The items that are not complete yet. Of texts and thoughts only the last can be one.
@@ -145,7 +145,7 @@ impl StreamWriter for Writer {
             Delta::Reasoning { choice: 0, text } => {
                 self.say(&ItemKind::Reasoning(None), "response.reasoning_summary_text.delta", text)
             }
-            Delta::Seal { choice: 0, seal } if seal.format == super::NAME => {
+            Delta::Signature { choice: 0, seal } if seal.format == super::NAME => {
                 let mut frames = self.begin_unless_open(&ItemKind::Reasoning(None));
                 if let Some(item) = self.items.last_mut() {
                     item.kind = ItemKind::Reasoning(Some(seal.clone()));
@@ -190,7 +190,7 @@ impl Writer {
         // Only what the answer repeats is needed.
         let to = Request { echo: to.echo.clone(), ..Request::default() };
         let (items, open, calls) = (Vec::new(), Vec::new(), Vec::new());
-        Self { to, head: Head::default(), number: 0, items, open, calls, stop: None, usage: None }
+        Self { to, head: AnswerStart::default(), number: 0, items, open, calls, stop: None, usage: None }
     }
 
     fn frame(&mut self, name: &'static str, fields: Vec<(&'static str, Json)>) -> Frame {

@@ -2,7 +2,7 @@
 
 use super::{NAME, Untranslatable, Written, answer};
 use crate::conversation::{
-    Fate, Format, Json, Media, MediaKind, Part, Request, Role, Source, ToolChoice, ToolResult, Turn,
+    Fate, Format, Json, Media, MediaKind, MediaSource, Part, Request, Role, ToolChoice, ToolResult, Turn,
     loss::Losses,
     openai::{object, written_tool_choice},
 };
@@ -168,20 +168,20 @@ fn medium(media: &Media) -> Option<Json> {
     let url = media.source.url();
     let name = media.name.as_deref();
     match (media.kind, &media.source) {
-        (MediaKind::Image, Source::File(id)) => {
+        (MediaKind::Image, MediaSource::File(id)) => {
             Some(object! {"type": "input_image", "file_id": id, "detail"?: media.detail})
         }
         (MediaKind::Image, _) => {
             Some(object! {"type": "input_image", "image_url": url?, "detail"?: media.detail})
         }
-        (MediaKind::Document, Source::Text(text)) => Some(object! {"type": "input_text", "text": text}),
-        (MediaKind::Document, Source::File(id)) => {
+        (MediaKind::Document, MediaSource::Text(text)) => Some(object! {"type": "input_text", "text": text}),
+        (MediaKind::Document, MediaSource::File(id)) => {
             Some(object! {"type": "input_file", "file_id": id, "filename"?: name})
         }
-        (MediaKind::Document, Source::Url { .. }) => {
+        (MediaKind::Document, MediaSource::Url { .. }) => {
             Some(object! {"type": "input_file", "file_url": url?, "filename"?: name})
         }
-        (MediaKind::Document, Source::Base64 { .. }) => {
+        (MediaKind::Document, MediaSource::Base64 { .. }) => {
             let name = name.unwrap_or("document");
             Some(object! {"type": "input_file", "filename": name, "file_data": url?})
         }

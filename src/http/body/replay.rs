@@ -3,19 +3,19 @@ use aconite_toxics::Scope;
 use bytes::Bytes;
 
 use super::{
-    Body, Flow,
+    Body, ToxicBody,
     governor::BodyGovernor,
-    source::{Source, Tee},
+    source::{BodySource, Tee},
 };
-use crate::http::ongoing::Party;
+use crate::http::ongoing::Owner;
 
 /// A request's body that can be sent once more.
-pub(crate) enum Again {
+pub(crate) enum Replay {
     Full(Bytes),
-    Tee(Tee, Party, Scope),
+    Tee(Tee, Owner, Scope),
 }
 
-impl Again {
+impl Replay {
     /// The body from its beginning; `None` if that has not been kept.
     pub(crate) fn body(self) -> Option<Body> {
         match self {
@@ -28,7 +28,7 @@ impl Again {
                     exchange.capture_request_anew();
                 }
                 let governor = BodyGovernor::new(party, scope, Vec::new(), false);
-                Some(Body::Flow(Box::new(Flow::request(Source::Tee(tee), governor, None))))
+                Some(Body::Toxic(Box::new(ToxicBody::request(BodySource::Tee(tee), governor, None))))
             }
         }
     }

@@ -9,19 +9,19 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
 
-use super::source::Source;
+use super::source::BodySource;
 use crate::http::message::{
     broken::Broken,
     coding::{Coding, Decoding},
 };
 
 /// The beginning of a body, or all of it, and where the rest comes from. As a source it gives all of that in order.
-pub(crate) struct Held {
+pub(crate) struct BufferedBody {
     bytes: Bytes,
     /// What came behind `bytes`.
     filling: BytesMut,
     then: Then,
-    source: Source,
+    source: BodySource,
     /// The length of the whole body, if it is known.
     length: Option<u64>,
     /// Whether an end before END_STREAM is a reset, as it is for a request in HTTP/2.
@@ -37,7 +37,7 @@ enum Then {
 
 /// How much of a body came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Came {
+pub(crate) enum Fill {
     All,
     /// Enough, or more than the limit.
     Part,
@@ -45,19 +45,19 @@ pub(crate) enum Came {
     Broken,
 }
 
-impl Held {
+impl BufferedBody {
     /// The most that is given at once, in bytes.
     const PIECE: usize = 64 * 1024;
 
     /// Holds nothing yet. `strict` is for requests in HTTP/2.
-    pub(crate) fn new(source: Source, strict: bool) -> Self {
+    pub(crate) fn new(source: BodySource, strict: bool) -> Self {
         let length = source.exact_size();
         Self { bytes: Bytes::new(), filling: BytesMut::new(), then: Then::More, source, length, strict }
     }
 
     /// Takes frames from the source until it ends, more than `limit` bytes are held, or these are `enough`. It can be
     /// given up at any time.
-    pub(crate) async fn fill(&mut self, limit: usize, mut enough: impl FnMut(&[u8]) -> bool) -> Came {
+    pub(crate) async fn fill(&mut self, limit: usize, mut enough: impl FnMut(&[u8]) -> bool) -> Fill {
         poll_fn(|cx| {
             while matches!(self.then, Then::More) {
                 let seen = self.filling.len();
@@ -88,11 +88,11 @@ impl Held {
         }
     }
 
-    fn came(&self) -> Came {
+    fn came(&self) -> Fill {
         match self.then {
-            Then::More => Came::Part,
-            Then::End(_) => Came::All,
-            Then::Broken(_) => Came::Broken,
+            Then::More => Fill::Part,
+            Then::End(_) => Fill::All,
+            Then::Broken(_) => Fill::Broken,
         }
     }
 
@@ -105,13 +105,13 @@ impl Held {
     }
 
     /// The same body with other bytes. To be called once all of it came.
-    pub(crate) fn replaced(mut self, bytes: Bytes) -> Source {
+    pub(crate) fn replaced(mut self, bytes: Bytes) -> BodySource {
         match self.then {
-            Then::End(None) => Source::Full(Some(bytes)),
+            Then::End(None) => BodySource::Full(Some(bytes)),
             _ => {
                 self.bytes = bytes;
                 self.length = None;
-                Source::Held(Box::new(self))
+                BodySource::Buffered(Box::new(self))
             }
         }
     }
@@ -155,7 +155,7 @@ impl Held {
 
 /// Why a coded body was not decoded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Undecoded {
+pub(crate) enum DecodeError {
     /// It expands to more than the limit.
     TooLarge,
     /// It is not coded as its head says, or not complete.
@@ -166,16 +166,16 @@ pub(crate) enum Undecoded {
 ///
 /// # Errors
 /// If it is larger, or cannot be decoded.
-pub(crate) async fn decoded(coding: Coding, coded: Bytes, limit: usize) -> Result<Bytes, Undecoded> {
+pub(crate) async fn decoded(coding: Coding, coded: Bytes, limit: usize) -> Result<Bytes, DecodeError> {
     let mut decoding = Decoding::new(coding);
     let mut plain = BytesMut::new();
     decoding.push(coded);
-    while let Some(step) = decoding.step().map_err(|_| Undecoded::Invalid)? {
+    while let Some(step) = decoding.step().map_err(|_| DecodeError::Invalid)? {
         if plain.len() + step.len() > limit {
-            return Err(Undecoded::TooLarge);
+            return Err(DecodeError::TooLarge);
         }
         plain.extend_from_slice(&step);
         tokio::task::consume_budget().await;
     }
-    if decoding.is_complete() { Ok(plain.freeze()) } else { Err(Undecoded::Invalid) }
+    if decoding.is_complete() { Ok(plain.freeze()) } else { Err(DecodeError::Invalid) }
 }

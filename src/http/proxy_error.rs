@@ -7,7 +7,7 @@ use crate::dial::DialError;
 
 /// What went wrong on the proxy's side, or with the request.
 #[derive(Clone, Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct ProxyError {
     status: StatusCode,
     code: &'static str,
     message: String,
@@ -15,7 +15,7 @@ pub(crate) struct Trouble {
     close: bool,
 }
 
-impl Trouble {
+impl ProxyError {
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), close: false }
     }
@@ -36,7 +36,7 @@ impl Trouble {
     }
 }
 
-impl From<DialError> for Trouble {
+impl From<DialError> for ProxyError {
     fn from(error: DialError) -> Self {
         Self::new(error.status(), error.code(), error.to_string())
     }
@@ -61,19 +61,19 @@ pub(crate) fn wire(answer: &Response<Body>) -> Bytes {
 /// What a client gets whose request's head takes too long (RFC 9110, section 15.5.9).
 pub(crate) fn too_slow() -> Response<Body> {
     let text = "the request's head took too long";
-    refusal(&Trouble::new(StatusCode::REQUEST_TIMEOUT, "head_timeout", text).closing())
+    refusal(&ProxyError::new(StatusCode::REQUEST_TIMEOUT, "head_timeout", text).closing())
 }
 
 /// What a client gets whose request is framed both by its length and in chunks: two readers of it need not agree on where
 /// it ends, which is how requests are smuggled (RFC 9112, section 11.2).
-pub(crate) fn framed_twice() -> Trouble {
+pub(crate) fn framed_twice() -> ProxyError {
     let text = "the request has both `content-length` and `transfer-encoding`, so where it ends is in doubt";
-    Trouble::new(StatusCode::BAD_REQUEST, "bad_framing", text).closing()
+    ProxyError::new(StatusCode::BAD_REQUEST, "bad_framing", text).closing()
 }
 
 /// What a client gets whose request's head is beyond the limits.
-pub(crate) fn too_large() -> Trouble {
-    Trouble::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE).closing()
+pub(crate) fn too_large() -> ProxyError {
+    ProxyError::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE).closing()
 }
 
 const TOO_LARGE: &str = "the request's header section is larger than 256 KiB or has more than 2,000 fields";
@@ -91,11 +91,11 @@ pub(crate) fn instead_of(answer: &[u8]) -> Option<Bytes> {
         b"431" => (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", TOO_LARGE),
         _ => return None,
     };
-    Some(wire(&refusal(&Trouble::new(status, code, text).closing())))
+    Some(wire(&refusal(&ProxyError::new(status, code, text).closing())))
 }
 
 /// An answer that nobody takes for the provider's: `x-aconite-error` and a JSON body name the proxy.
-pub(crate) fn refusal(trouble: &Trouble) -> Response<Body> {
+pub(crate) fn refusal(trouble: &ProxyError) -> Response<Body> {
     let body = serde_json::json!({
         "error": {
             "source": "aconite",
@@ -126,7 +126,7 @@ pub(crate) fn refusal(trouble: &Trouble) -> Response<Body> {
 /// The same to a gRPC client, which reads no other body than messages: a response of trailers alone.
 ///
 /// The status is what gRPC's mapping makes of the HTTP status ("HTTP to gRPC Status Code Mapping").
-pub(crate) fn grpc_refusal(trouble: &Trouble) -> Response<Body> {
+pub(crate) fn grpc_refusal(trouble: &ProxyError) -> Response<Body> {
     let status = match trouble.status.as_u16() {
         400 => "13",
         401 => "16",

@@ -13,22 +13,22 @@ use http::HeaderMap;
 use http_body::Frame;
 use tokio::time::Sleep;
 
-use super::{Again, BodyError, Gate, Source, governor::BodyGovernor, reset_for, source::Piece};
+use super::{BodyError, BodySource, Gate, Replay, governor::BodyGovernor, reset_for, source::BodyLayer};
 use crate::{
     http::{
         message::{broken::Broken, coding::Decoding},
-        ongoing::{Ongoing, Party},
+        ongoing::{ExchangeState, Owner},
     },
     link::Lane,
 };
 
 /// A body in motion.
-pub(crate) struct Flow {
-    source: Option<Source>,
+pub(crate) struct ToxicBody {
+    source: Option<BodySource>,
     lane: Lane<BodyGovernor, Event>,
     decoding: Option<Decoding>,
     trailers: Option<HeaderMap>,
-    role: Role,
+    role: BodyRole,
     state: State,
     bytes: u64,
     /// How much was decoded since this was last polled, in bytes.
@@ -39,7 +39,7 @@ pub(crate) struct Flow {
     broken: Option<Broken>,
 }
 
-enum Role {
+enum BodyRole {
     /// To the upstream.
     Request { gate: Option<Gate> },
     /// To the client. An ending is one of the client's connection, or over HTTP/2 of its stream.
@@ -67,20 +67,20 @@ const MOST_DECODED: usize = 256 * 1024;
 /// away what they had not read yet, and then how much they saw is a matter of luck.
 const BEFORE_RESET: Duration = Duration::from_millis(40);
 
-impl Flow {
+impl ToxicBody {
     /// A request's body on its way to the upstream.
-    pub(crate) fn request(source: Source, governor: BodyGovernor, gate: Option<Gate>) -> Self {
-        Self::new(source, governor, None, Role::Request { gate }, None)
+    pub(crate) fn request(source: BodySource, governor: BodyGovernor, gate: Option<Gate>) -> Self {
+        Self::new(source, governor, None, BodyRole::Request { gate }, None)
     }
 
     /// An answer's body on its way to the client.
     pub(crate) fn response(
-        source: Source,
+        source: BodySource,
         governor: BodyGovernor,
         decoding: Option<Decoding>,
         length: Option<u64>,
     ) -> Self {
-        let mut flow = Self::new(source, governor, decoding, Role::Response, length);
+        let mut flow = Self::new(source, governor, decoding, BodyRole::Response, length);
         if flow.is_over() {
             flow.finish(End { side: Side::Upstream, how: How::Clean });
         }
@@ -89,20 +89,20 @@ impl Flow {
 
     /// The body of an attempt's response on its way to the exchange.
     pub(crate) fn attempt(
-        source: Source,
+        source: BodySource,
         governor: BodyGovernor,
         decoding: Option<Decoding>,
         length: Option<u64>,
     ) -> Self {
-        Self::new(source, governor, decoding, Role::Attempt, length)
+        Self::new(source, governor, decoding, BodyRole::Attempt, length)
     }
 
     /// What the same body can be had from once more.
-    pub(super) fn again(&self) -> Option<Again> {
+    pub(super) fn again(&self) -> Option<Replay> {
         match &self.source {
-            Some(Source::Tee(tee)) if self.lane.is_transparent() => {
+            Some(BodySource::Tee(tee)) if self.lane.is_transparent() => {
                 let governor = self.lane.governor();
-                Some(Again::Tee(tee.rewound(), governor.party().clone(), governor.scope().clone()))
+                Some(Replay::Tee(tee.rewound(), governor.party().clone(), governor.scope().clone()))
             }
             _ => None,
         }
@@ -123,10 +123,10 @@ impl Flow {
     }
 
     fn new(
-        source: Source,
+        source: BodySource,
         governor: BodyGovernor,
         decoding: Option<Decoding>,
-        role: Role,
+        role: BodyRole,
         length: Option<u64>,
     ) -> Self {
         let started = governor.party().ongoing().started;
@@ -145,17 +145,17 @@ impl Flow {
         }
     }
 
-    fn party(&self) -> &Party {
+    fn party(&self) -> &Owner {
         self.lane.governor().party()
     }
 
-    fn ongoing(&self) -> &Arc<Ongoing> {
+    fn ongoing(&self) -> &Arc<ExchangeState> {
         self.party().ongoing()
     }
 
     /// Whether nothing is left to come or to send.
     fn is_over(&self) -> bool {
-        self.source.as_ref().is_none_or(Source::is_end_stream)
+        self.source.as_ref().is_none_or(BodySource::is_end_stream)
             && self.lane.is_transparent()
             && self.trailers.is_none()
     }
@@ -227,7 +227,7 @@ impl Flow {
 
     /// The next step from the source, decoded. The source is let go of with its last step.
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Step<Bytes>> {
-        if let Role::Request { gate } = &mut self.role
+        if let BodyRole::Request { gate } = &mut self.role
             && let Some(waiting) = gate
         {
             ready!(waiting.poll(cx));
@@ -251,7 +251,7 @@ impl Flow {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(bytes) => match &mut self.decoding {
                         None => {
-                            if matches!(self.role, Role::Request { .. })
+                            if matches!(self.role, BodyRole::Request { .. })
                                 && source.is_of_client()
                                 && let Some(exchange) = self.lane.governor().party().exchange()
                             {
@@ -281,7 +281,7 @@ impl Flow {
                 // The client must not take a part for the whole because it comes decoded.
                 None if self.decoding.as_ref().is_some_and(|decoding| !decoding.is_complete()) => Step::Close,
                 None => {
-                    if matches!(self.role, Role::Request { .. })
+                    if matches!(self.role, BodyRole::Request { .. })
                         && let Some(exchange) = self.party().exchange()
                     {
                         exchange.control.chunks_end();
@@ -298,7 +298,8 @@ impl Flow {
 
     /// The source broke off.
     fn broke(&mut self, broken: Broken) {
-        let origin = if matches!(self.role, Role::Request { .. }) { Side::Client } else { Side::Upstream };
+        let origin =
+            if matches!(self.role, BodyRole::Request { .. }) { Side::Client } else { Side::Upstream };
         match self.party().exchange() {
             Some(exchange) => exchange.broke(origin, broken),
             None => self.broken = Some(broken),
@@ -326,8 +327,8 @@ impl Flow {
     fn gave_up(&self) -> bool {
         let Some(source) = &self.source else { return false };
         match self.role {
-            Role::Request { .. } => self.ongoing().http2 && source.stopped_early(),
-            Role::Response | Role::Attempt => {
+            BodyRole::Request { .. } => self.ongoing().http2 && source.stopped_early(),
+            BodyRole::Response | BodyRole::Attempt => {
                 source.stopped_early() && source.missing().is_some_and(|missing| missing > 0)
             }
         }
@@ -338,7 +339,7 @@ impl Flow {
         self.bytes += bytes.len() as u64;
         self.lane.governor_mut().moved(&bytes);
         match self.role {
-            Role::Response => {
+            BodyRole::Response => {
                 self.ongoing().capture_response(&bytes);
                 self.ongoing().first_byte();
                 if self.is_over() {
@@ -346,8 +347,8 @@ impl Flow {
                 }
             }
             // Nobody asks for an end that is known.
-            Role::Request { .. } if self.is_over() => self.request_passed(),
-            Role::Request { .. } | Role::Attempt => {}
+            BodyRole::Request { .. } if self.is_over() => self.request_passed(),
+            BodyRole::Request { .. } | BodyRole::Attempt => {}
         }
         Frame::data(bytes)
     }
@@ -366,10 +367,10 @@ impl Flow {
     /// Hears what toxics say of the end of a body that is whole: nobody would ask for it later.
     fn wind_up(&mut self, cx: &mut Context<'_>) {
         // A stream has no length: for its events this is all.
-        if !(matches!(self.role, Role::Response) && self.is_whole()) {
+        if !(matches!(self.role, BodyRole::Response) && self.is_whole()) {
             return;
         }
-        if !(self.source.as_ref().is_none_or(Source::is_end_stream) && self.lane.is_empty()) {
+        if !(self.source.as_ref().is_none_or(BodySource::is_end_stream) && self.lane.is_empty()) {
             return;
         }
         if self.source.take().is_some() {
@@ -392,11 +393,11 @@ impl Flow {
             self.state = if self.trailers.is_some() { State::Trailers } else { State::Done };
         }
         match self.role {
-            Role::Attempt => (how != How::Clean).then(|| {
+            BodyRole::Attempt => (how != How::Clean).then(|| {
                 let cut_off = BodyError::CutOff;
                 Some(Err(if how == How::Rst { BodyError::Reset(reset_for(how).into()) } else { cut_off }))
             }),
-            Role::Request { .. } => {
+            BodyRole::Request { .. } => {
                 self.request_passed();
                 (how != How::Clean).then(|| {
                     // The upstream is told the code with which the client gave up.
@@ -404,7 +405,7 @@ impl Flow {
                     Some(Err(reason.map_or(BodyError::CutOff, |reason| BodyError::Reset(reason.into()))))
                 })
             }
-            Role::Response => {
+            BodyRole::Response => {
                 // An upstream that does not get the whole request may break off too.
                 let left =
                     self.ongoing().client_broke().filter(|_| how != How::Clean && side == Side::Upstream);
@@ -448,7 +449,7 @@ impl Flow {
 }
 
 /// A body that has been through toxics, as the source of another one.
-impl Piece for Flow {
+impl BodyLayer for ToxicBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let frame = ready!(self.poll(cx));
         Poll::Ready(
@@ -465,9 +466,9 @@ impl Piece for Flow {
     }
 }
 
-impl Drop for Flow {
+impl Drop for ToxicBody {
     fn drop(&mut self) {
-        if matches!(self.role, Role::Response) {
+        if matches!(self.role, BodyRole::Response) {
             let end = match self.state {
                 _ if self.is_whole() => End { side: Side::Upstream, how: How::Clean },
                 State::Silent => End { side: Side::Client, how: How::Hang },

@@ -6,23 +6,23 @@ use bytes::Bytes;
 use http_body::Frame;
 
 use crate::http::{
-    body::source::{Piece, Source},
+    body::source::{BodyLayer, BodySource},
     message::broken::Broken,
 };
 
 /// A body as whoever believes its head reads it: cut at the declared length, and broken off if it comes to less.
-pub(super) struct Short {
-    source: Source,
+pub(super) struct DeclaredBody {
+    source: BodySource,
     left: u64,
 }
 
-impl Short {
-    pub(super) fn new(source: Source, declared: u64) -> Self {
+impl DeclaredBody {
+    pub(super) fn new(source: BodySource, declared: u64) -> Self {
         Self { source, left: declared }
     }
 }
 
-impl Piece for Short {
+impl BodyLayer for DeclaredBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         if self.left == 0 {
             return Poll::Ready(None);

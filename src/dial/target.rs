@@ -12,7 +12,7 @@ use super::{DialError, OffLimits, dial};
 
 /// Where a connection to an upstream is made.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Place<'a> {
+pub(crate) struct DialTarget<'a> {
     /// A name or an IP address, without brackets.
     pub(crate) host: Cow<'a, str>,
     pub(crate) port: u16,
@@ -20,7 +20,7 @@ pub(crate) struct Place<'a> {
     pub(crate) configured: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> DialTarget<'a> {
     /// A place that the configuration names.
     pub(crate) fn configured(host: impl Into<Cow<'a, str>>, port: u16) -> Self {
         Self { host: host.into(), port, configured: true }
@@ -45,13 +45,13 @@ impl<'a> Place<'a> {
 
 /// What the `connect` toxics leave of the way to an upstream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Way {
+pub(crate) enum DialPlan {
     AsAsked,
     At(Address),
     Fails(ConnectFault),
 }
 
-impl From<Option<ConnectFault>> for Way {
+impl From<Option<ConnectFault>> for DialPlan {
     fn from(fault: Option<ConnectFault>) -> Self {
         match fault {
             None => Self::AsAsked,
@@ -73,7 +73,7 @@ impl Dialer {
     ///
     /// # Errors
     /// If it may not, or there is no connection.
-    pub(crate) async fn dial(&self, place: &Place<'_>) -> Result<(TcpStream, SocketAddr), DialError> {
+    pub(crate) async fn dial(&self, place: &DialTarget<'_>) -> Result<(TcpStream, SocketAddr), DialError> {
         let may = |address| self.off_limits.check(address, place.is_written());
         dial(&place.host, place.port, self.connect_timeout, may).await
     }
@@ -82,7 +82,7 @@ impl Dialer {
     ///
     /// # Errors
     /// If it may not.
-    pub(crate) fn may_use(&self, place: &Place<'_>, connection: SocketAddr) -> Result<(), DialError> {
+    pub(crate) fn may_use(&self, place: &DialTarget<'_>, connection: SocketAddr) -> Result<(), DialError> {
         self.off_limits.check_kept(connection, place.is_written())
     }
 
@@ -90,7 +90,7 @@ impl Dialer {
     ///
     /// # Errors
     /// If it may not.
-    pub(crate) fn may_dial(&self, place: &Place<'_>) -> Result<(), DialError> {
+    pub(crate) fn may_dial(&self, place: &DialTarget<'_>) -> Result<(), DialError> {
         match place.host.parse::<IpAddr>() {
             Ok(ip) => self.off_limits.check((ip, place.port).into(), place.is_written()),
             Err(_) => Ok(()),
@@ -112,8 +112,8 @@ mod tests {
             ("rebound.test", false),
             ("127.0.0.1.nip.test", false),
         ] {
-            assert_eq!(Place::configured(host, 1).is_written(), written, "{host}");
-            assert!(!Place::asked(host, 1).is_written(), "{host}");
+            assert_eq!(DialTarget::configured(host, 1).is_written(), written, "{host}");
+            assert!(!DialTarget::asked(host, 1).is_written(), "{host}");
         }
     }
 }

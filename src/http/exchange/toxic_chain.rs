@@ -8,20 +8,20 @@ use aconite_toxics::{
 use bytes::Bytes;
 use http::{HeaderMap, header, request, response};
 
-use super::documents::{self, Edited};
+use super::documents::{self, EditedBody};
 use crate::{
-    dial::Way,
+    dial::DialPlan,
     http::{
         body::{
-            Flow, Gate, Source,
+            BodySource, Gate, ToxicBody,
+            buffered::{BufferedBody, Fill},
             governor::{BodyGovernor, Ready, beyond, concerns},
-            held::{Came, Held},
         },
         message::{
             coding::{Coded, Coding, Decoding},
             facts::{body_form, content_length},
         },
-        ongoing::{Ongoing, Party, Toxics},
+        ongoing::{ExchangeState, Owner, Toxics},
     },
     plan::{Armed, Plan},
 };
@@ -34,19 +34,19 @@ struct Filter {
 }
 
 /// What is to be done after the filters were asked.
-pub(super) enum Course {
+pub(super) enum NextStep {
     Forward,
     Instead(Verdict),
 }
 
 /// A request's head. Until a toxic changes it, its headers are those of the exchange's facts.
-pub(super) struct RequestHead {
+pub(super) struct EditableHead {
     parts: request::Parts,
-    original: Option<Arc<Ongoing>>,
+    original: Option<Arc<ExchangeState>>,
 }
 
-impl RequestHead {
-    pub(super) fn of(ongoing: &Arc<Ongoing>, parts: request::Parts) -> Self {
+impl EditableHead {
+    pub(super) fn of(ongoing: &Arc<ExchangeState>, parts: request::Parts) -> Self {
         Self { parts, original: Some(Arc::clone(ongoing)) }
     }
 
@@ -76,15 +76,15 @@ impl RequestHead {
 }
 
 /// The toxics of one party at work.
-pub(super) struct Leg {
-    party: Party,
+pub(super) struct ToxicChain {
+    party: Owner,
     plan: Arc<Plan>,
     filters: Vec<Filter>,
 }
 
 /// A response's body with its toxics, before it is said for whom.
-pub(super) struct Reworked {
-    pub(super) source: Source,
+pub(super) struct PreparedBody {
+    pub(super) source: BodySource,
     pub(super) governor: BodyGovernor,
     pub(super) decoding: Option<Decoding>,
     /// The length that the head announces, while nothing changes it.
@@ -95,7 +95,7 @@ pub(super) struct Reworked {
     unreadable: bool,
 }
 
-impl Reworked {
+impl PreparedBody {
     /// Whether a toxic may be named to the client as one that applies to this response.
     pub(super) fn concerns(&self, toxic: &Armed) -> bool {
         match toxic.level {
@@ -106,8 +106,8 @@ impl Reworked {
     }
 }
 
-impl Leg {
-    pub(super) fn new(party: Party, plan: Arc<Plan>) -> Self {
+impl ToxicChain {
+    pub(super) fn new(party: Owner, plan: Arc<Plan>) -> Self {
         Self { party, plan, filters: Vec::new() }
     }
 
@@ -124,7 +124,7 @@ impl Leg {
     }
 
     /// What the first toxic that spoils the making of the upstream connection leaves of the way there.
-    pub(super) fn way(&self) -> Way {
+    pub(super) fn way(&self) -> DialPlan {
         let toxics = self.toxics();
         let faults = toxics.all(&self.plan).filter_map(|toxic| Some((toxic, toxic.connect?)));
         let mut dialling = faults.filter(|(_, fault)| fault.is_of_upstream());
@@ -156,24 +156,24 @@ impl Leg {
         }
     }
 
-    pub(super) async fn before_the_request(&mut self, head: &mut RequestHead) -> Course {
+    pub(super) async fn before_the_request(&mut self, head: &mut EditableHead) -> NextStep {
         for Filter { id, filter, .. } in &mut self.filters {
             let decision = filter.on_request(head.to_mut(), self.party.ongoing().now());
-            if let course @ Course::Instead(_) = follow(&self.party, *id, decision).await {
+            if let course @ NextStep::Instead(_) = follow(&self.party, *id, decision).await {
                 return course;
             }
         }
-        Course::Forward
+        NextStep::Forward
     }
 
-    pub(super) async fn after_the_head(&mut self, head: &mut response::Parts) -> Course {
+    pub(super) async fn after_the_head(&mut self, head: &mut response::Parts) -> NextStep {
         for Filter { id, filter, .. } in &mut self.filters {
             let decision = filter.on_response(head, self.party.ongoing().now());
-            if let course @ Course::Instead(_) = follow(&self.party, *id, decision).await {
+            if let course @ NextStep::Instead(_) = follow(&self.party, *id, decision).await {
                 return course;
             }
         }
-        Course::Forward
+        NextStep::Forward
     }
 
     fn bodies(
@@ -194,10 +194,10 @@ impl Leg {
     /// Puts the toxics around the request's body, and makes the head describe it as it will be.
     pub(super) async fn request_body(
         &mut self,
-        head: &mut RequestHead,
-        source: Source,
+        head: &mut EditableHead,
+        source: BodySource,
         gate: Option<Gate>,
-    ) -> Flow {
+    ) -> ToxicBody {
         let (form, coded) = (body_form(head.headers()), Coded::of(head.headers()));
         let mut scope = self.toxics().scope(Direction::Upstream, form, content_length(head.headers()));
         let edited = documents::edit(&self.party, &self.plan, &scope, coded, source).await;
@@ -216,18 +216,22 @@ impl Leg {
             head.to_mut().headers.remove(header::CONTENT_LENGTH);
         }
         let governor = BodyGovernor::new(self.party.clone(), scope, ready, unreadable);
-        Flow::request(edited.source, governor, gate)
+        ToxicBody::request(edited.source, governor, gate)
     }
 
     /// Puts the toxics around the response's body, and makes the head describe it as it will be.
-    pub(super) async fn response_body(&mut self, head: &mut response::Parts, source: Source) -> Reworked {
+    pub(super) async fn response_body(
+        &mut self,
+        head: &mut response::Parts,
+        source: BodySource,
+    ) -> PreparedBody {
         let form = self.toxics().response_form(head.status, &head.headers);
         let mut coded = Coded::of(&head.headers);
         let length = content_length(&head.headers).filter(|_| coded == Coded::Plain);
         let mut scope = self.toxics().scope(Direction::Downstream, form, length);
         let bodiless = source.is_end_stream();
         let edited = if bodiless {
-            Edited { source, asked: Vec::new(), struck: Vec::new() }
+            EditedBody { source, asked: Vec::new(), struck: Vec::new() }
         } else {
             documents::edit(&self.party, &self.plan, &scope, coded, source).await
         };
@@ -245,7 +249,7 @@ impl Leg {
         ready.extend(edited.stages());
         let reading = (!bodiless && self.has_readers(&scope, &edited))
             || ready.iter().any(|(_, filter)| filter.as_ref().is_some_and(reads_text));
-        let Edited { mut source, asked, struck } = edited;
+        let EditedBody { mut source, asked, struck } = edited;
         let mut decoding = None;
         if let Coded::By(coding) = coded
             && reading
@@ -263,11 +267,11 @@ impl Leg {
         }
         let announced = if changes { None } else { source.exact_size() };
         let governor = BodyGovernor::new(self.party.clone(), scope, ready, unreadable);
-        Reworked { source, governor, decoding, announced, asked, struck, unreadable }
+        PreparedBody { source, governor, decoding, announced, asked, struck, unreadable }
     }
 
     /// Whether a toxic reads this body. All of them are asked: each has to be decided before the response is marked.
-    fn has_readers(&self, scope: &Scope, edited: &Edited) -> bool {
+    fn has_readers(&self, scope: &Scope, edited: &EditedBody) -> bool {
         let toxics = self.toxics();
         let readers = toxics.all(&self.plan).filter(|toxic| reads(toxic, scope, edited));
         readers.filter(|toxic| toxics.strikes(&self.plan, toxic)).count() > 0
@@ -275,11 +279,11 @@ impl Leg {
 
     /// Holds a coded body back until its first block is decoded: only then is the client told that it comes plain.
     /// Without a decoder it goes on as it came.
-    async fn decodable(&self, coding: Coding, source: Source) -> (Source, Option<Decoding>) {
+    async fn decodable(&self, coding: Coding, source: BodySource) -> (BodySource, Option<Decoding>) {
         let ids: Vec<_> = self.toxics().all(&self.plan).map(|toxic| toxic.id).collect();
         let mut trial = Decoding::new(coding);
         let mut valid = true;
-        let mut held = Held::new(source, false);
+        let mut held = BufferedBody::new(source, false);
         let first = |new: &[u8]| {
             trial.push(Bytes::copy_from_slice(new));
             match trial.step() {
@@ -293,22 +297,22 @@ impl Leg {
         };
         tokio::select! {
             came = held.fill(FIRST_BLOCK, first) => {
-                valid &= came != Came::Broken && (came == Came::Part || trial.is_complete());
+                valid &= came != Fill::Broken && (came == Fill::Part || trial.is_complete());
             }
             () = tokio::time::sleep(FIRST_WAIT) => {}
             () = self.toxics().gone(&ids) => valid = false,
         }
-        (Source::Held(Box::new(held)), valid.then(|| Decoding::new(coding)))
+        (BodySource::Buffered(Box::new(held)), valid.then(|| Decoding::new(coding)))
     }
 }
 
 /// Whether a toxic acts on a body of this form in its lane.
-fn reads(toxic: &Armed, scope: &Scope, edited: &Edited) -> bool {
+fn reads(toxic: &Armed, scope: &Scope, edited: &EditedBody) -> bool {
     toxic.level != Level::Exchange && concerns(toxic, scope) && !edited.asked.contains(&toxic.id)
 }
 
 /// Does the waiting that a filter asks for.
-async fn follow(party: &Party, id: StageId, decision: Decision) -> Course {
+async fn follow(party: &Owner, id: StageId, decision: Decision) -> NextStep {
     let toxics = party.toxics();
     if decision.struck {
         toxics.struck(id.toxic, party.ongoing().now());
@@ -317,18 +321,18 @@ async fn follow(party: &Party, id: StageId, decision: Decision) -> Course {
         toxics.passed_over(id.toxic, reason);
     }
     if !decision.after.is_zero() && !toxics.wait(id, Some(decision.after)).await {
-        return Course::Forward;
+        return NextStep::Forward;
     }
     match decision.verdict {
-        Verdict::Forward => Course::Forward,
+        Verdict::Forward => NextStep::Forward,
         Verdict::Hang(how_long) => {
             if toxics.wait(id, how_long).await {
-                Course::Instead(Verdict::Hang(how_long))
+                NextStep::Instead(Verdict::Hang(how_long))
             } else {
-                Course::Forward
+                NextStep::Forward
             }
         }
-        verdict => Course::Instead(verdict),
+        verdict => NextStep::Instead(verdict),
     }
 }
 

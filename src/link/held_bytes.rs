@@ -23,12 +23,12 @@ const OF_PROXY: usize = 32 * 1024 * 1024;
 const OF_LANE: usize = 256 * 1024;
 
 /// What one lane holds, counted in its proxy and in the process.
-pub(super) struct Held {
+pub(super) struct HeldBytes {
     bytes: usize,
     proxy: Arc<ProxyHeld>,
 }
 
-impl Held {
+impl HeldBytes {
     pub(super) fn within(proxy: Arc<ProxyHeld>) -> Self {
         Self { bytes: 0, proxy }
     }
@@ -49,7 +49,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -62,15 +62,15 @@ mod tests {
     #[test]
     fn what_one_proxy_holds_takes_nothing_from_another() {
         let (full, other) = (Arc::<ProxyHeld>::default(), Arc::<ProxyHeld>::default());
-        let mut flooded: Vec<_> = (0..20).map(|_| Held::within(Arc::clone(&full))).collect();
-        let mut last = Held::within(Arc::clone(&other));
+        let mut flooded: Vec<_> = (0..20).map(|_| HeldBytes::within(Arc::clone(&full))).collect();
+        let mut last = HeldBytes::within(Arc::clone(&other));
         flooded.iter_mut().for_each(|lane| lane.set(4 * 1024 * 1024));
         assert!(flooded.iter().all(|lane| !lane.may_grow()), "80 MiB in one proxy");
         last.set(31 * 1024 * 1024);
         assert!(last.may_grow(), "31 MiB in the other");
         last.set(OF_PROXY);
         assert!(!last.may_grow(), "no more than what is guaranteed, while all hold too much");
-        let mut late = Held::within(full);
+        let mut late = HeldBytes::within(full);
         assert!(late.may_grow(), "a lane always has its own share");
         late.set(OF_LANE);
         assert!(!late.may_grow());

@@ -47,7 +47,7 @@ fn poll_read_scratch<T>(
 }
 
 /// One direction at work.
-pub(super) struct Flow<G> {
+pub(super) struct Pump<G> {
     lane: Lane<G>,
     /// What has left the lane and waits for the receiver.
     outbound: Outbound,
@@ -68,7 +68,7 @@ enum Outbound {
 }
 
 /// How a direction ended.
-pub(super) enum Outcome {
+pub(super) enum PumpEnd {
     /// Regularly: the receiver has everything, and a FIN.
     Ended,
     /// The whole connection is to close.
@@ -79,7 +79,7 @@ pub(super) enum Outcome {
     Refused(How),
 }
 
-impl<G: Governor> Flow<G> {
+impl<G: Governor> Pump<G> {
     pub(super) fn new(lane: Lane<G>) -> Self {
         Self {
             lane,
@@ -101,7 +101,7 @@ impl<G: Governor> Flow<G> {
         receiver: &mut TcpStream,
         traffic: &Traffic,
         sender_is_gone: Option<How>,
-    ) -> Poll<Outcome> {
+    ) -> Poll<PumpEnd> {
         self.lane.poll_changes(cx);
         loop {
             if let Poll::Ready(outcome) = self.poll_send(cx, receiver, traffic) {
@@ -109,7 +109,7 @@ impl<G: Governor> Flow<G> {
             }
             match ready!(self.poll_receive(cx, sender, receiver, traffic)) {
                 Ok(Received::Data) => {}
-                Ok(Received::Refused(how)) => return Poll::Ready(Outcome::Refused(how)),
+                Ok(Received::Refused(how)) => return Poll::Ready(PumpEnd::Refused(how)),
                 Ok(Received::End) => self.end(sender_is_gone.unwrap_or(How::Fin)),
                 Err(error) => self.end(how_it_failed(&error)),
             }
@@ -117,11 +117,11 @@ impl<G: Governor> Flow<G> {
     }
 
     /// What a toxic does to the connection once the direction has ended: nothing, or it closes or breaks it.
-    pub(super) fn poll_after_end(&mut self, cx: &mut Context<'_>) -> Outcome {
+    pub(super) fn poll_after_end(&mut self, cx: &mut Context<'_>) -> PumpEnd {
         self.lane.poll_changes(cx);
         match self.lane.poll_next(cx) {
-            Poll::Ready(step @ (Step::Close | Step::Reset)) => Outcome::of_break(&step),
-            _ => Outcome::Ended,
+            Poll::Ready(step @ (Step::Close | Step::Reset)) => PumpEnd::of_break(&step),
+            _ => PumpEnd::Ended,
         }
     }
 
@@ -138,14 +138,14 @@ impl<G: Governor> Flow<G> {
         cx: &mut Context<'_>,
         receiver: &mut TcpStream,
         traffic: &Traffic,
-    ) -> Poll<Outcome> {
+    ) -> Poll<PumpEnd> {
         loop {
             if !self.outbound.is_empty() {
                 match self.outbound.poll_write(cx, receiver) {
                     Poll::Ready(Ok(bytes)) => traffic.add_sent(bytes),
-                    Poll::Ready(Err(error)) => return Poll::Ready(Outcome::Refused(how_it_failed(&error))),
+                    Poll::Ready(Err(error)) => return Poll::Ready(PumpEnd::Refused(how_it_failed(&error))),
                     // A break of the connection does not queue behind what the receiver refuses.
-                    Poll::Pending => return self.lane.poll_break(cx).map(|step| Outcome::of_break(&step)),
+                    Poll::Pending => return self.lane.poll_break(cx).map(|step| PumpEnd::of_break(&step)),
                 }
             } else {
                 if self.lane.is_empty() {
@@ -159,9 +159,9 @@ impl<G: Governor> Flow<G> {
                     Step::End => {
                         // It fails only if the receiver has vanished, which its own direction tells.
                         let _ = SockRef::from(&*receiver).shutdown(Shutdown::Write);
-                        return Poll::Ready(Outcome::Ended);
+                        return Poll::Ready(PumpEnd::Ended);
                     }
-                    broken => return Poll::Ready(Outcome::of_break(&broken)),
+                    broken => return Poll::Ready(PumpEnd::of_break(&broken)),
                 }
             }
         }
@@ -291,7 +291,7 @@ enum Received {
     Refused(How),
 }
 
-impl Outcome {
+impl PumpEnd {
     /// How the receiver vanished, if it did.
     pub(super) fn refused(&self) -> Option<How> {
         match self {

@@ -13,7 +13,7 @@ const BAD_BODY: &str = "bad request body: ";
 
 /// An error as Toxiproxy words it. Unlike Toxiproxy it is sent as JSON.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct ErrorResponse {
     pub(super) status: StatusCode,
     pub(super) message: String,
 }
@@ -25,7 +25,7 @@ pub(super) struct Wire<'a> {
     pub(super) status: u16,
 }
 
-impl Failure {
+impl ErrorResponse {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
@@ -52,7 +52,7 @@ impl Failure {
     }
 }
 
-impl From<ControlError> for Failure {
+impl From<ControlError> for ErrorResponse {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::NoProxy { .. } => Self::new(StatusCode::NOT_FOUND, "proxy not found"),
@@ -69,7 +69,7 @@ impl From<ControlError> for Failure {
     }
 }
 
-impl From<SpecError> for Failure {
+impl From<SpecError> for ErrorResponse {
     fn from(error: SpecError) -> Self {
         match error {
             SpecError::UnknownType { .. } => Self::new(StatusCode::BAD_REQUEST, "invalid toxic type"),
@@ -78,7 +78,7 @@ impl From<SpecError> for Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ErrorResponse {
     fn into_response(self) -> Response {
         let mut body = view::to_json(&self.wire());
         body.push('\n');

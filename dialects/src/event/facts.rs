@@ -14,13 +14,13 @@ pub(crate) enum Question {
 
 /// What was found out about an event, by the shape of the stream that it was taken for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct EventFacts {
     shape: Cell<Shape>,
     asked: Cell<u8>,
     yes: Cell<u8>,
 }
 
-impl Answers {
+impl EventFacts {
     pub(super) fn get(&self, shape: Shape, question: Question) -> Option<bool> {
         let bit = question as u8;
         (self.shape.get() == shape && self.asked.get() & bit != 0).then(|| self.yes.get() & bit != 0)
