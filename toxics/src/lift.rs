@@ -93,7 +93,7 @@ impl StreamFilter<Event> for OnEvents {
             && self.decoder.holds_nothing()
             && self.filter.pass(item, now);
         if passes {
-            self.decoder.follow(item);
+            self.decoder.pass_event(item);
         }
         passes
     }

@@ -17,6 +17,8 @@ pub struct StageId {
 pub struct Pipeline<T: Weight> {
     entry: Schedule<T>,
     stages: Vec<Stage<T>>,
+    /// Nothing waits before the last stage, and no stage waits for a moment.
+    settled: bool,
     /// What stages that are gone had yet to report.
     departed: Vec<(StageId, Report)>,
     /// How long they held what they let go, that was not told yet.
@@ -37,6 +39,7 @@ impl<T: Weight> Default for Pipeline<T> {
         Self {
             entry: Schedule::default(),
             stages: Vec::new(),
+            settled: false,
             departed: Vec::new(),
             departed_waits: Vec::new(),
         }
@@ -53,12 +56,14 @@ impl<T: Weight> Pipeline<T> {
         out.came = now;
         filter.on_start(now, &mut out);
         self.stages.push(Stage { id, filter, began: now, out, reported: Report::default() });
+        self.settled = false;
     }
 
     /// Puts a step in. Nothing enters after an end but a break of the connection.
     pub fn push(&mut self, now: Moment, step: Step<T>) {
         self.entry.came = now;
         self.entry.add(now, step);
+        self.settled = false;
     }
 
     /// Takes the next step that is due.
@@ -193,16 +198,23 @@ impl<T: Weight> Pipeline<T> {
 
     /// Runs every filter up to `now`.
     fn advance(&mut self, now: Moment) {
+        if self.settled {
+            return;
+        }
+        let mut waits = false;
         let mut source = &mut self.entry;
         let mut stages = &mut self.stages[..];
         while let Some((stage, behind)) = stages.split_first_mut() {
             stage.run(source, behind, now);
+            waits |= !source.steps.is_empty() || stage.out.wake.is_some();
             source = &mut stage.out;
             stages = behind;
         }
+        self.settled = !waits;
     }
 
     fn remove(&mut self, now: Moment, index: usize) {
+        self.settled = false;
         let mut stage = self.stages.remove(index);
         stage.filter.on_stop(now, &mut stage.out);
         stage.out.release(now);
@@ -217,6 +229,7 @@ impl<T: Weight> Pipeline<T> {
     }
 
     fn replace(&mut self, now: Moment, index: usize, id: StageId, mut filter: Box<dyn StreamFilter<T>>) {
+        self.settled = false;
         let Some(stage) = self.stages.get_mut(index) else { return };
         filter.resume(stage.filter.tally());
         if let Some(decoder) = stage.filter.hand_over() {

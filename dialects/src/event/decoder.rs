@@ -74,6 +74,12 @@ impl Decoder {
         held
     }
 
+    /// [`follow`](Self::follow) for a whole event, while this decoder holds nothing.
+    pub fn pass_event(&mut self, event: &Event) {
+        debug_assert!(event.is_event() && self.holds_nothing(), "else its place in the stream is another one");
+        self.meter.pass(event);
+    }
+
     /// Where it is in the stream, if that is inside an event whose beginning has passed.
     pub fn inside(&self) -> Option<Meter> {
         (self.passing != Passing::No).then_some(self.meter)
