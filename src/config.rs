@@ -1,4 +1,4 @@
-//! The configuration file: YAML or JSON, read strictly, with the line and column of everything that does not hold.
+//! The configuration file: YAML or JSON, read strictly, with the line and column of every mistake.
 mod document;
 
 use std::{
@@ -24,11 +24,11 @@ pub struct Config {
     pub allow_production: bool,
     /// The admin API.
     pub admin: Admin,
-    /// What every dice roll derives from. Default: random, and logged at start.
+    /// The source of every random choice. Default: random, and logged at start.
     pub seed: Option<u64>,
     /// Where the record of exchanges goes.
     pub journal: JournalFile,
-    /// Where the local CA lives. Default: `ACONITE_DATA_DIR`, or the user's data directory.
+    /// The directory of the local CA. Default: `ACONITE_DATA_DIR`, or the user's data directory.
     pub data_dir: Option<PathBuf>,
     /// How long a stop waits for connections in use. Default 8 s, as a container has 10 s to stop; in place of Toxiproxy 0.
     pub drain: Option<Millis>,
@@ -46,7 +46,7 @@ pub struct Admin {
     pub hosts: Vec<String>,
     /// A file with the token that it needs.
     pub token_file: Option<PathBuf>,
-    /// Whether an address that others reach may be open without a token. Default false.
+    /// Whether an address that other machines can reach may be open without a token. Default false.
     pub insecure: bool,
 }
 
@@ -79,12 +79,12 @@ pub enum ConfigError {
         #[source]
         source: io::Error,
     },
-    /// Something in it does not hold.
+    /// Something in it is invalid.
     #[error(transparent)]
     Complaint(#[from] Complaint),
 }
 
-/// What does not hold, and where: `aconite.yaml:12:9: proxies[0].toxics[1].type: …`.
+/// What is invalid, and where: `aconite.yaml:12:9: proxies[0].toxics[1].type: …`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub struct Complaint {
     /// The file.
@@ -127,7 +127,7 @@ impl ConfigFile {
     /// Reads a file. A list at its root is a list of proxies such as Toxiproxy's `-config` has.
     ///
     /// # Errors
-    /// If the file cannot be read, or something in it does not hold.
+    /// If the file cannot be read, or something in it is invalid.
     pub fn load(path: &Path, catalogue: &Catalogue) -> Result<Self, ConfigError> {
         Ok(Self::parse(path, &text_of(path)?, catalogue)?)
     }
@@ -159,7 +159,7 @@ impl ConfigFile {
     /// Reads a text as if it stood in the file `path`.
     ///
     /// # Errors
-    /// If something in it does not hold.
+    /// If something in it is invalid.
     pub fn parse(path: &Path, text: &str, catalogue: &Catalogue) -> Result<Self, Complaint> {
         let mut file = Self::tree_of(path, text)?;
         let value = file.tree.value();
@@ -176,7 +176,7 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// Says where in the file something stands that does not hold.
+    /// Says where in the file a mistake is.
     #[must_use]
     pub fn complaint(&self, problem: impl Into<Problem>) -> Complaint {
         let Problem { path, message, hint, .. } = problem.into();
@@ -315,7 +315,7 @@ proxies:
                 "drain: 5 parsecs\n",
                 "aconite.yaml:1:8: drain: `5 parsecs` is not milliseconds as a whole number from 0, or a string such as 250ms, 5s, 2m",
             ),
-            ("drain: 5 s\n", "aconite.yaml:1:8: drain: `5 s` is no whole number of a unit"),
+            ("drain: 5 s\n", "aconite.yaml:1:8: drain: `5 s` is not a whole number of a unit"),
             (
                 "proxies:\n  - name: a\n    protocol: htp\n",
                 "aconite.yaml:3:15: proxies[0].protocol: unknown variant `htp`, expected one of `tcp`, `http`, `forward` (did you mean `http`?)",

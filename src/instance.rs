@@ -168,7 +168,7 @@ impl Aconite {
         self.supervisor.shared.authority.pem()
     }
 
-    /// What every dice roll derives from.
+    /// The source of every random choice.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
@@ -177,7 +177,7 @@ impl Aconite {
     /// Makes the proxies what a configuration says, all or nothing; those that it does not name are deleted.
     ///
     /// # Errors
-    /// The first thing that does not hold; then nothing has changed.
+    /// The first mistake; then nothing has changed.
     pub async fn apply(&self, proxies: Vec<ProxySpec>) -> Result<Vec<Change>, ControlError> {
         for (index, proxy) in proxies.iter().enumerate() {
             check_proxy(proxy, &format!("proxies[{index}]."))?;

@@ -102,6 +102,7 @@ impl Lines {
 }
 
 /// An exchange that has ended, without its bodies.
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only the export reads it"))]
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) exchange: Exchange,
@@ -462,7 +463,7 @@ impl Journal {
     /// Tells those who listen, if anybody does.
     pub(crate) fn tell(&self, event: &'static str, detail: impl FnOnce() -> serde_json::Value) {
         if self.feed.receiver_count() > 0 {
-            // No receiver any more is no failure.
+            // No receiver any more is not a failure.
             let _ = self.feed.send(Happening { event, at: now(), detail: detail() });
         }
     }

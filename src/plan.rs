@@ -55,7 +55,7 @@ impl Armed {
     /// Reads a spec.
     ///
     /// # Errors
-    /// If it does not hold.
+    /// If it is invalid.
     pub(crate) fn new(spec: &ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
         let spec = catalogue.resolve(spec).named();
         let definition = catalogue.definition(&spec.kind)?;
@@ -85,7 +85,7 @@ impl Armed {
     /// The same toxic with another spec: it keeps its place, its counters and its age.
     ///
     /// # Errors
-    /// If the spec does not hold.
+    /// If the spec is invalid.
     pub(crate) fn changed(&self, spec: &ToxicSpec, catalogue: &Catalogue) -> Result<Self, SpecError> {
         let changed = Self::new(spec, catalogue)?;
         let same = changed.spec.attributes == self.spec.attributes;

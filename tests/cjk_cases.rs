@@ -102,7 +102,7 @@ async fn cjk_01_a_long_recording_ends_between_characters() {
     }
 }
 
-/// What is no text at all: forwarded to the byte, shown as well as it can be.
+/// What is not a text at all: forwarded to the byte, shown as well as it can be.
 #[tokio::test]
 async fn cjk_01_bytes_that_are_no_text_are_forwarded_exactly_and_shown_lossily() {
     let bad = b"a\xe5\xa5\xbd\xe5\xa5\xff\x80".as_slice();

@@ -1,4 +1,4 @@
-//! `aconite create` with all its flags, `aconite run` with credentials, and exit codes in Toxiproxy's place.
+//! `aconite create` with all its flags, `aconite run` with credentials, and exit codes as a replacement for Toxiproxy.
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,

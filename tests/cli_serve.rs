@@ -243,7 +243,7 @@ fn sighup_reads_the_configuration_again_all_or_nothing() {
     };
     std::fs::write(&path, format!("proxies:\n{}{}", proxy("b"), "  - {name: c}\n")).unwrap();
     server.signal("HUP");
-    server.logged("the configuration does not hold; all stays as it is");
+    server.logged("the configuration is invalid; nothing was changed");
     assert_eq!(names(), ["a"]);
     std::fs::write(&path, format!("proxies:\n{}{}", proxy("b"), proxy("c"))).unwrap();
     server.signal("HUP");

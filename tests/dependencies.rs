@@ -100,3 +100,20 @@ fn sources_are_the_registry_and_this_repository() {
         .collect();
     assert!(foreign.is_empty(), "{foreign:?}");
 }
+
+#[test]
+fn a_build_without_features_has_no_opentelemetry() {
+    let tree = |features: &[&str]| {
+        let output = Command::new(env!("CARGO"))
+            .args(["tree", "--offline", "--edges", "normal", "--prefix", "none"])
+            .args(features)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(tree(&[]).contains("opentelemetry"));
+    let without = tree(&["--no-default-features"]);
+    assert!(without.contains("tracing-subscriber") && !without.contains("opentelemetry"), "{without}");
+}

@@ -31,6 +31,7 @@ mod framing;
 // Toxics that a request brings along, and the kill switch over them.
 mod in_band;
 // Logs and spans that a collector gets.
+#[cfg(feature = "otlp")]
 mod otlp;
 // What a client can reach, and what it cannot.
 mod reach;

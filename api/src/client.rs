@@ -138,7 +138,7 @@ impl Client {
     /// Creates a proxy with its toxics.
     ///
     /// # Errors
-    /// If the spec does not hold, the name is taken or the address cannot be had; or as every call.
+    /// If the spec is invalid, the name is taken or the address cannot be had; or as every call.
     pub async fn create_proxy(&self, spec: &ProxySpec) -> Result<ProxySpec> {
         self.send(Method::POST, "/v1/proxies", spec).await
     }
@@ -170,7 +170,7 @@ impl Client {
     /// Adds a toxic.
     ///
     /// # Errors
-    /// If there is no such proxy, the spec does not hold or the name is taken; or as every call.
+    /// If there is no such proxy, the spec is invalid or the name is taken; or as every call.
     pub async fn add_toxic(&self, proxy: &str, toxic: &ToxicSpec) -> Result<ToxicSpec> {
         self.send(Method::POST, &format!("{}/toxics", proxy_path(proxy)), toxic).await
     }
@@ -186,7 +186,7 @@ impl Client {
     /// Changes the fields that `patch`, a JSON object, has.
     ///
     /// # Errors
-    /// If there is no such toxic or the result does not hold; or as every call.
+    /// If there is no such toxic or the result is invalid; or as every call.
     pub async fn patch_toxic(&self, proxy: &str, toxic: &str, patch: &Value) -> Result<ToxicSpec> {
         self.send(Method::PATCH, &toxic_path(proxy, toxic), patch).await
     }
@@ -230,7 +230,7 @@ impl Client {
     /// Makes the whole configuration so, or nothing of it.
     ///
     /// # Errors
-    /// The first thing that does not hold; or as every call.
+    /// The first mistake; or as every call.
     pub async fn apply(&self, apply: &Apply) -> Result<Vec<Applied>> {
         #[derive(Deserialize)]
         struct Changes {

@@ -29,7 +29,7 @@ pub trait Control: Send + Sync + 'static {
     /// Creates a proxy with its toxics and, if enabled, binds before answering; all or nothing.
     ///
     /// # Errors
-    /// If the name is taken, the spec does not hold, or the address cannot be had.
+    /// If the name is taken, the spec is invalid, or the address cannot be had.
     fn create_proxy(&self, spec: ProxySpec) -> impl Future<Output = Result<ProxySpec, ControlError>> + Send;
 
     /// Makes a proxy what the spec says; `toxics` `None` keeps those it has. The new listener is
@@ -66,19 +66,19 @@ pub trait Control: Send + Sync + 'static {
     /// Makes the whole configuration so, or nothing of it.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// The first mistake.
     fn apply(&self, apply: Apply) -> impl Future<Output = Result<Vec<Change>, ControlError>> + Send;
 
     /// Adds a toxic, in effect on live connections when this returns.
     ///
     /// # Errors
-    /// If there is no such proxy, the name is taken, or the spec does not hold there.
+    /// If there is no such proxy, the name is taken, or the spec is invalid there.
     fn add_toxic(&self, proxy: &str, toxic: ToxicSpec) -> Result<ToxicSpec, ControlError>;
 
     /// Changes a toxic; its name, type and stream stay.
     ///
     /// # Errors
-    /// If there is no such toxic, or what `change` gives does not hold.
+    /// If there is no such toxic, or the result of `change` is invalid.
     fn change_toxic(
         &self,
         proxy: &str,
@@ -166,10 +166,10 @@ pub enum ControlError {
     /// A toxic of that name exists on the proxy.
     #[error("a toxic named `{0}` exists on the proxy")]
     ToxicExists(String),
-    /// The toxic's spec does not hold.
+    /// The toxic's spec is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Something in the request does not hold.
+    /// Something in the request is invalid.
     #[error("{message}")]
     Invalid {
         /// The field, from the body's root down.
@@ -209,7 +209,7 @@ impl ControlError {
         Self::Listen { path: "listen".to_owned(), reason: reason.into() }
     }
 
-    /// Something in the request does not hold.
+    /// Something in the request is invalid.
     pub fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid { path: path.into(), message: message.into(), hint: None }
     }

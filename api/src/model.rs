@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 pub struct ProxySpec {
     /// Its name, unique. Required.
     pub name: String,
-    /// What it speaks. Default: `http` if `upstream` has a scheme, else `tcp`.
+    /// The protocol. Default: `http` if `upstream` has a scheme, else `tcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,
     /// Where it listens, `host:port`. Port 0 picks a free one. Empty: a free port of 127.0.0.1.
     #[schemars(regex(pattern = "^$|:"))]
     pub listen: String,
-    /// Where it leads: `host:port` for `tcp`, a URL for `http` (`sim://NAME` is a simulated provider). `forward` has none.
+    /// The upstream: `host:port` for `tcp`, a URL for `http` (`sim://NAME` is a simulated provider). `forward` has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub upstream: String,
     /// Whether it listens. Default true.
@@ -44,7 +44,7 @@ pub struct ProxySpec {
     /// `forward`: hosts whose TLS is opened, as globs. Default: the hosts that a dialect knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub intercept: Option<Vec<String>>,
-    /// `forward`: hosts (with or without port) that are sent elsewhere: to a URL, `sim://NAME` or `host:port`.
+    /// `forward`: hosts (with or without port) whose requests go to another server: a URL, `sim://NAME` or `host:port`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub map: BTreeMap<String, String>,
     /// `forward`: credentials that a client must present, `user:password`. Required on a non-loopback address unless `open_proxy`.
@@ -118,7 +118,7 @@ impl Default for ProxySpec {
 }
 
 impl ProxySpec {
-    /// What it speaks, given or derived.
+    /// The protocol, given or derived.
     pub fn protocol(&self) -> Protocol {
         self.protocol
             .unwrap_or_else(|| if self.upstream.contains("://") { Protocol::Http } else { Protocol::Tcp })
@@ -228,7 +228,7 @@ pub struct Connection {
     pub proxy: String,
     /// The client's address.
     pub peer: String,
-    /// Where it leads, if that is known.
+    /// The upstream, if that is known.
     pub upstream: Option<String>,
     /// Which of the upstream's addresses answered, where the connection leads to one as it is.
     #[serde(skip_serializing_if = "Option::is_none")]

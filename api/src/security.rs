@@ -39,7 +39,7 @@ impl Security {
         Self { root: Access::Token(token.clone()), v1: Access::Token(token), names: Vec::new() }
     }
 
-    /// In Toxiproxy's place, on an address that others reach: its routes are open under any host name, as container
+    /// As a replacement for Toxiproxy, on an address that others reach: its routes are open under any host name, as container
     /// wrappers expect; `/v1` needs the token, and is closed if there is none.
     pub fn drop_in(token: Option<String>) -> Self {
         let v1 = token.map_or(Access::Closed, |token| Access::Token(Token(token)));
@@ -123,7 +123,7 @@ fn host(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<Option<Autho
     match (hosts.next(), hosts.next()) {
         (Some(host), None) => Authority::try_from(host.as_bytes())
             .map(Some)
-            .map_err(|_| bad("the Host header is no host and port")),
+            .map_err(|_| bad("the Host header is not a host and port")),
         (None, _) if version < Version::HTTP_11 => Ok(None),
         (None, _) => Err(bad("there is no Host header")),
         (Some(_), Some(_)) => Err(bad("there are several Host headers")),
@@ -261,7 +261,7 @@ mod tests {
                 admit(&security, &Method::POST, "/populate", &[host, ("sec-fetch-mode", "cors")]),
                 200
             );
-            // Node's fetch, which is no browser.
+            // Node's fetch, which is not a browser.
             let node = [host, ("accept-language", "*"), ("sec-fetch-mode", "cors")];
             assert_eq!(admit(&security, &Method::GET, "/proxies", &node), 200);
             // A page that has rebound its name is of the same origin; the name gives it away, for reads too.

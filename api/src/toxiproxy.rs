@@ -147,7 +147,7 @@ async fn populate<C: Control>(State(control): State<Arc<C>>, Body(body): Body) -
 /// The proxies of a list such as Toxiproxy's `-config` file, read as `POST /populate` reads it.
 ///
 /// # Errors
-/// What does not hold, in Toxiproxy's words.
+/// What is invalid, in Toxiproxy's words.
 pub fn read_toxiproxy_list(list: Value, catalogue: &Catalogue) -> Result<Vec<ProxySpec>, ControlError> {
     read_list(list, catalogue).map_err(ErrorResponse::into_control_error)
 }

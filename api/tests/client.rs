@@ -134,7 +134,7 @@ fn addresses_are_hosts_and_ports() {
     assert!(!format!("{:?}", Client::new("h", Some("s3cret")).unwrap()).contains("s3cret"));
 }
 
-/// In Toxiproxy's place, as its container image runs, `/v1` is closed and the command line has to work inside.
+/// As a replacement for Toxiproxy, as its container image runs, `/v1` is closed and the command line has to work inside.
 #[tokio::test]
 async fn where_v1_is_closed_the_root_routes_serve() {
     let (url, _) = serve(Security::drop_in(None)).await;

@@ -105,7 +105,7 @@ const BEYOND_SCHEMAS: &[(&str, &str)] = &[
     ("`keep` needs `n`", "an attribute depends on another one"),
     ("is for `how: replace` alone", "an attribute depends on another one"),
     ("exclude each other", "an attribute depends on another one"),
-    ("is no lie", "0 alone is excluded"),
+    ("is not a lie", "0 alone is excluded"),
     ("is not a JSONPath", "the grammar of RFC 9535"),
     ("has no port", "what an upstream has to be depends on the protocol"),
 ];

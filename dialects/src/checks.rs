@@ -36,7 +36,7 @@ pub fn event_codec(input: &[u8]) {
         assert_eq!(sent, body, "what nobody touches is sent differently");
     }
     assert_eq!(cut_count, count, "the count hangs on the cuts");
-    assert_eq!(data(&cut_pieces), data(&pieces), "the events hang on the cuts");
+    assert_eq!(data(&cut_pieces), data(&pieces), "the events depend on the cuts");
     for event in pieces.iter().filter(|piece| piece.is_event()) {
         assert_eq!(event.with_data(&event.data()).data(), event.data());
         let _ = (event.name(), Shape::UNKNOWN.is_content(event), Shape::UNKNOWN.is_terminator(event));

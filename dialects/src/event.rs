@@ -7,7 +7,7 @@
 //!
 //! For server-sent events the rules are those of the [event stream section] of the HTML standard: lines end with LF, CR or CRLF, and with
 //! nothing else; a byte order mark at the start is skipped; an event ends with a blank line, and one that the end of
-//! the body interrupts is no event.
+//! the body interrupts is not an event.
 //!
 //! [event stream section]: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 
@@ -115,7 +115,7 @@ enum ChunkKind {
 }
 
 impl ChunkKind {
-    /// What a piece is that begins and ends at a boundary and is no event.
+    /// What a piece is that begins and ends at a boundary and is not an event.
     fn between_events(framing: EventFormat, raw: &[u8]) -> Self {
         let is_blank = match framing {
             EventFormat::Sse => {

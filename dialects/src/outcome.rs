@@ -151,7 +151,7 @@ pub fn classify(dialect: Option<Dialect>, operation: Option<Operation>, response
     success(dialect, operation, root)
 }
 
-/// Classifies an event of a stream whose status was a success. None if it is no sign of a failure.
+/// Classifies an event of a stream whose status was a success. None if it is not a sign of a failure.
 pub fn classify_event(
     dialect: Option<Dialect>,
     operation: Option<Operation>,

@@ -15,7 +15,7 @@ use crate::tls::{
 
 #[derive(clap::Args, Debug)]
 pub(super) struct Args {
-    /// Where the local CA lives [env: ACONITE_DATA_DIR] [default: aconite in the user's data directory]
+    /// The directory of the local CA [env: ACONITE_DATA_DIR] [default: aconite in the user's data directory]
     #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
     #[command(subcommand)]
@@ -38,7 +38,7 @@ enum Action {
         #[arg(long, default_value = TRUST_STORE_PASSWORD)]
         password: String,
     },
-    /// Put a new CA in the place of the present one; clients have to be told to trust it
+    /// Replace the CA by a new one, which clients then have to trust
     Rotate,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn run(Args { data_dir: given, wish }: Args) -> CommandResult {
         Action::Pem(output) => output.write(authority(&directory)?.pem().as_bytes()),
         Action::Bundle(output) => output.write(authority(&directory)?.bundle_pem().as_bytes()),
         Action::P12 { output, .. } if output.output.is_none() && std::io::stdout().is_terminal() => {
-            Err(CommandError::usage("a trust store is no text").hint("give --output FILE"))
+            Err(CommandError::usage("a trust store is not a text").hint("give --output FILE"))
         }
         Action::P12 { output, password } => {
             let store = authority(&directory)?.pkcs12(&password);

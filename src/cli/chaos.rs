@@ -19,11 +19,11 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Let toxics act
+    /// Enable all toxics
     On(Reason),
-    /// Let no toxic act, at once and on live connections too
+    /// Disable all toxics at once, on live connections too
     Off(Reason),
-    /// Say whether toxics act, and which
+    /// Print whether toxics are enabled, and which there are
     Status,
 }
 

@@ -13,19 +13,19 @@ pub(super) struct Args {
     /// Where it listens, host:port; port 0 picks a free one
     #[arg(short, long, value_name = "HOST:PORT")]
     listen: String,
-    /// Where it leads: host:port, or a URL; a forward proxy has none
+    /// The upstream: host:port, or a URL; a forward proxy has none
     #[arg(short, long, required_unless_present = "protocol")]
     upstream: Option<String>,
-    /// What it speaks: tcp, http or forward [default: http if the upstream is a URL, else tcp]
+    /// The protocol: tcp, http or forward [default: http if the upstream is a URL, else tcp]
     #[arg(long, value_parser = protocol)]
     protocol: Option<Protocol>,
-    /// forward: a host whose TLS is opened, as a glob, instead of those of known providers; may be repeated
+    /// forward: a host whose TLS is decrypted, as a glob, instead of those of known providers; may be repeated
     #[arg(long, value_name = "HOST")]
     intercept: Vec<String>,
-    /// forward: a host, with or without port, that is sent elsewhere; may be repeated
+    /// forward: a host, with or without port, whose requests go to another server; may be repeated
     #[arg(long, value_name = "HOST=URL", value_parser = pair)]
     map: Vec<(String, String)>,
-    /// forward: what clients must present, as is needed on an address that others reach
+    /// forward: the credentials that clients must present; required on an address that other machines can reach
     #[arg(long, value_name = "USER:PASSWORD")]
     credentials: Option<String>,
     /// forward: serve clients from anywhere without credentials

@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// The forward proxy, if there are several
     #[arg(long, value_name = "NAME")]
     proxy: Option<String>,
-    /// The proxy's credentials, if it wants some
+    /// The proxy's credentials, if it requires any
     #[arg(long, value_name = "USER:PASSWORD")]
     credentials: Option<String>,
 }
@@ -98,7 +98,7 @@ fn choose(proxies: Vec<ProxySpec>, name: Option<&str>) -> Result<ProxySpec, Comm
 fn reachable(listen: &str, client: &Client) -> Result<String, CommandError> {
     let address: SocketAddr = listen.parse().map_err(|_| {
         CommandError::new(format!(
-            "the server says that the proxy listens on `{listen}`, which is no address"
+            "the server says that the proxy listens on `{listen}`, which is not an address"
         ))
     })?;
     if address.ip().is_unspecified() {

@@ -35,7 +35,7 @@ impl CommandError {
         Self { code: FAILED, message: message.into(), causes: Vec::new(), hint: None, more: Vec::new() }
     }
 
-    /// The arguments make no sense, or a configuration does not hold.
+    /// The arguments make no sense, or a configuration is invalid.
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self { code: WRONG, ..Self::new(message) }
     }

@@ -15,7 +15,7 @@ const SERVER: [(&str, bool); 7] = [
     ("version", false),
 ];
 
-/// The flag that says that `serve` stands in Toxiproxy's place.
+/// The flag that says that `serve` replaces Toxiproxy.
 pub(super) const DROP_IN: &str = "--drop-in";
 
 /// The arguments as our own parser takes them.

@@ -7,7 +7,7 @@ use tracing_subscriber::{
 
 use super::otlp::{self, Telemetry};
 
-/// Begins to log. `RUST_LOG` says what; `default` if it is not set. In Toxiproxy's place `LOG_LEVEL` is honoured too.
+/// Begins to log. `RUST_LOG` says what; `default` if it is not set. As a replacement for Toxiproxy `LOG_LEVEL` is honoured too.
 pub(super) fn init(default: &str, drop_in: bool) {
     start(default, drop_in, &Telemetry::default());
 }

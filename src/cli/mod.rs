@@ -12,6 +12,10 @@ mod flags;
 mod generate;
 mod journal;
 mod logs;
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(not(feature = "otlp"))]
+#[path = "otlp_left_out.rs"]
 mod otlp;
 mod proxies;
 mod remote;

@@ -22,15 +22,15 @@ use crate::{
     tls::authority::default_data_dir,
 };
 
-const IN_TOXIPROXY_S_PLACE: &str = "\
-With --host or --port, or any of Toxiproxy's flags written with one dash (-host=0.0.0.0 -config=/x.json), Aconite stands in \
-Toxiproxy's place: the routes at the API's root are open on the given address, /v1 still needs the token, and a \
-configuration that does not hold is logged and left out. SIGHUP reads the configuration again, all or nothing, and opens the journal file again. SIGTERM \
-lets exchanges and connections in use end within 8 s, or the `drain` of the configuration, and closes idle connections after \
-1 s; in Toxiproxy's place all are closed at once. A second signal ends the process at once.";
+const AS_TOXIPROXY: &str = "\
+With --host or --port, or any of Toxiproxy's flags written with one dash (-host=0.0.0.0 -config=/x.json), Aconite replaces \
+Toxiproxy: the routes at the API's root are open on the given address, /v1 still needs the token, and an invalid configuration \
+is logged and ignored. SIGHUP reads the configuration again, all or nothing, and reopens the journal file. After SIGTERM, \
+exchanges and connections in use have 8 s to end, or the `drain` of the configuration, and idle connections are closed after \
+1 s; as a replacement for Toxiproxy, all are closed at once. A second signal ends the process at once.";
 
 #[derive(clap::Args, Debug)]
-#[command(after_help = IN_TOXIPROXY_S_PLACE)]
+#[command(after_help = AS_TOXIPROXY)]
 pub(super) struct Args {
     /// The configuration file, YAML or JSON, or Toxiproxy's list of proxies
     #[arg(short, long, value_name = "FILE")]
@@ -38,22 +38,22 @@ pub(super) struct Args {
     /// Where the admin API listens [default: 127.0.0.1:8474]
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["host", "port"])]
     admin: Option<String>,
-    /// Where the admin API listens, in Toxiproxy's place [default: localhost]
+    /// Where the admin API listens, as a replacement for Toxiproxy [default: localhost]
     #[arg(long)]
     host: Option<String>,
-    /// The admin API's port, in Toxiproxy's place [default: 8474]
+    /// The admin API's port, as a replacement for Toxiproxy [default: 8474]
     #[arg(long)]
     port: Option<String>,
-    /// What every dice roll derives from [default: random, logged at start]
+    /// The source of every random choice [default: random, logged at start]
     #[arg(long)]
     seed: Option<u64>,
     /// A file with the token that the admin API needs [env: ACONITE_TOKEN has the token itself]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Leave the admin API open to everybody who can reach it
+    /// Serve the admin API without a token on an address that other machines can reach
     #[arg(long)]
     insecure_admin: bool,
-    /// Where the local CA lives [env: ACONITE_DATA_DIR] [default: aconite in the user's data directory]
+    /// The directory of the local CA [env: ACONITE_DATA_DIR] [default: aconite in the user's data directory]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Add each exchange that has ended to this file, as a line of JSON
@@ -63,19 +63,19 @@ pub(super) struct Args {
     /// change
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
-    /// Accepted for Toxiproxy's sake: metrics are always there
+    /// Accepted for compatibility with Toxiproxy: metrics are always there
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     proxy_metrics: Option<bool>,
-    /// Accepted for Toxiproxy's sake: metrics are always there
+    /// Accepted for compatibility with Toxiproxy: metrics are always there
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     runtime_metrics: Option<bool>,
-    /// Stand in Toxiproxy's place
+    /// Replaces Toxiproxy
     #[arg(long, hide = true)]
     drop_in: bool,
 }
 
 impl Args {
-    /// Whether it stands in Toxiproxy's place.
+    /// Whether it replaces Toxiproxy.
     pub(super) fn drop_in(&self) -> bool {
         self.drop_in || self.host.is_some() || self.port.is_some()
     }
@@ -191,7 +191,7 @@ fn effective(args: &Args, config: Config) -> Result<Config, CommandError> {
     Ok(config)
 }
 
-/// Where the local CA lives, by the environment.
+/// The directory of the local CA, by the environment.
 pub(super) fn data_dir() -> Result<PathBuf, CommandError> {
     default_data_dir(|name| std::env::var_os(name)).ok_or_else(|| {
         CommandError::usage(
@@ -241,7 +241,7 @@ fn rewrite_port_file(instance: &Aconite, port_file: Option<&Path>) {
     }
 }
 
-/// Reads the file again. If anything in it does not hold, all stays as it is.
+/// Reads the file again. If anything in it is invalid, nothing changes.
 async fn reload(instance: &Aconite, path: &Path, port_file: Option<&Path>) {
     match reloaded(instance, path).await {
         Ok(changes) => {
@@ -251,7 +251,7 @@ async fn reload(instance: &Aconite, path: &Path, port_file: Option<&Path>) {
         }
         Err(CommandError { message, causes, hint, .. }) => {
             let error = std::iter::once(message).chain(causes).collect::<Vec<_>>().join(": ");
-            tracing::error!(%error, hint, "the configuration does not hold; all stays as it is");
+            tracing::error!(%error, hint, "the configuration is invalid; nothing was changed");
         }
     }
 }

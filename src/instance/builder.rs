@@ -54,7 +54,7 @@ impl Builder {
         }
     }
 
-    /// What every dice roll derives from. Default: random.
+    /// The source of every random choice. Default: random.
     pub fn seed(mut self, seed: u64) -> Self {
         self.config.seed = Some(seed);
         self
@@ -99,7 +99,7 @@ impl Builder {
         self
     }
 
-    /// Stands in Toxiproxy's place: its routes are open on every address, as container wrappers expect; `/v1` is not.
+    /// Replaces Toxiproxy: its routes are open on every address, as container wrappers expect; `/v1` is not.
     pub fn drop_in(mut self, drop_in: bool) -> Self {
         self.drop_in = drop_in;
         self

@@ -142,7 +142,7 @@ async fn each_mistake(
         && let Err(problem) = check(value.clone()).await
     {
         let path = problem.path.clone().unwrap_or_default();
-        // A member that is missing because it was taken out is no mistake of the file's.
+        // A member that is missing because it was taken out is not a mistake of the file's.
         let is_around = |inner: &String| {
             let rest = inner.strip_prefix(&path);
             path.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))

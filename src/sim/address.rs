@@ -10,7 +10,7 @@ use super::provider::{PROVIDERS, Provider, names};
 #[non_exhaustive]
 pub enum SimError {
     /// The URL does not begin with `sim://`.
-    #[error("`{url}` is no simulated provider: it should look like sim://openai")]
+    #[error("`{url}` is not a simulated provider: it should look like sim://openai")]
     NotSim {
         /// The URL as given.
         url: String,
@@ -47,7 +47,7 @@ pub enum SimError {
         /// The known option that looks most like it.
         nearest: &'static str,
     },
-    /// The option says how a model answers, and this provider is no model.
+    /// The option says how a model answers, and this provider is not a model.
     #[error("sim://{provider} takes no options: `{option}` is about how a model's answer is paced")]
     NoOptions {
         /// The provider.
@@ -215,7 +215,7 @@ mod tests {
             ),
             (
                 "https://api.openai.com",
-                "`https://api.openai.com` is no simulated provider: it should look like sim://openai",
+                "`https://api.openai.com` is not a simulated provider: it should look like sim://openai",
             ),
         ] {
             assert_eq!(Address::parse(url).unwrap_err().to_string(), said, "{url}");

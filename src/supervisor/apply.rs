@@ -18,7 +18,7 @@ impl Supervisor {
     /// Whether a proxy could be created, as far as that can be told without listening.
     ///
     /// # Errors
-    /// The first thing that does not hold.
+    /// The first mistake.
     pub(crate) async fn check(&self, spec: ProxySpec) -> Result<(), ControlError> {
         Draft::new(spec, &[], &self.shared).await.map(drop)
     }

@@ -64,7 +64,7 @@ impl Draft {
     /// Reads a spec. Toxics of `old` that are still there keep their numbers.
     ///
     /// # Errors
-    /// What does not hold, with its path.
+    /// What is invalid, with its path.
     pub(crate) async fn new(
         mut spec: ProxySpec,
         old: &[Arc<Armed>],
@@ -229,7 +229,7 @@ impl Entry {
     /// Adds a toxic.
     ///
     /// # Errors
-    /// If its name is taken or it does not hold here.
+    /// If its name is taken or it is invalid here.
     pub(crate) fn add_toxic(
         &mut self,
         spec: &ToxicSpec,
@@ -247,7 +247,7 @@ impl Entry {
     /// Changes a toxic; its name, type and stream stay.
     ///
     /// # Errors
-    /// If there is none, or it does not hold then.
+    /// If there is none, or it would be invalid then.
     pub(crate) fn change_toxic(
         &mut self,
         name: &str,

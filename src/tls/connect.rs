@@ -38,7 +38,7 @@ pub enum ConnectorError {
     /// There is a key but no certificate.
     #[error("`client_key` is given without `client_cert`")]
     KeyWithoutCertificate,
-    /// `server_name` is no name.
+    /// `server_name` is not a name.
     #[error(transparent)]
     ServerName(#[from] BadHost),
     /// rustls refuses the configuration.
@@ -49,7 +49,7 @@ pub enum ConnectorError {
 /// A handshake with an upstream that came to nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The name to ask for is no name.
+    /// The name to ask for is not a name.
     #[error(transparent)]
     Host(#[from] BadHost),
     /// The upstream's certificate is not valid for the host, or comes from an authority that is not trusted.
@@ -104,7 +104,7 @@ impl Connector {
     /// Reads the files that `settings` names, and the system's roots.
     ///
     /// # Errors
-    /// When a file cannot be used or the settings contradict each other. Having no roots at all is no error here: then
+    /// When a file cannot be used or the settings contradict each other. Having no roots at all is not an error here: then
     /// no upstream is trusted.
     pub fn new(settings: &UpstreamTls) -> Result<Self, ConnectorError> {
         let builder = ClientConfig::builder_with_provider(provider())

@@ -3,7 +3,7 @@
 use pem::{EncodeConfig, LineEnding, Pem};
 use rustls::pki_types::CertificateDer;
 
-/// The password of a trust store is no secret, as all that is inside is public; Java insists on one.
+/// The password of a trust store is not a secret, as all that is inside is public; Java insists on one.
 pub const TRUST_STORE_PASSWORD: &str = "changeit";
 
 /// The trust store could not be written.

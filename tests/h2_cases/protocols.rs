@@ -153,7 +153,7 @@ pub(crate) async fn extended_connect(
     (timeout(GUARD, response).await.expect("it is left to wait").unwrap(), sending)
 }
 
-/// Answers what is no upgrade, and for an upgrade what `upgraded` says; then says again what it hears.
+/// Answers what is not an upgrade, and for an upgrade what `upgraded` says; then says again what it hears.
 pub(crate) async fn realtime(upgraded: &'static str) -> Origin {
     Origin::running(move |mut caller| async move {
         while let Some(request) = caller.request().await {

@@ -167,7 +167,7 @@ async fn h2_02_an_upstreams_reset_keeps_its_code() {
     }
 }
 
-/// A reset without an answer is no answer of the proxy's either: `REFUSED_STREAM` tells a client that it may ask again.
+/// A reset without an answer is not an answer of the proxy's either: `REFUSED_STREAM` tells a client that it may ask again.
 #[tokio::test]
 async fn h2_02_an_upstreams_reset_before_its_answer_keeps_its_code() {
     for code in [Reason::CANCEL, Reason::INTERNAL_ERROR, Reason::ENHANCE_YOUR_CALM, Reason::REFUSED_STREAM] {

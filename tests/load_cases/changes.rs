@@ -18,7 +18,7 @@ const PLAIN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 const STREAM: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const EVENT: &str = "data: {\"a\":1}\n\n";
 
-/// Streams events for `/stream`, says `ok` to every other request, and sends back what is no request.
+/// Streams events for `/stream`, says `ok` to every other request, and sends back what is not a request.
 async fn origin() -> Origin {
     Origin::running(|mut caller| async move {
         while let Some(first) = caller.byte().await {

@@ -197,7 +197,7 @@ fn number(text: &str) -> f64 {
     match text {
         "+Inf" | "inf" => f64::INFINITY,
         _ => {
-            assert!(text.chars().all(|c| c.is_ascii_digit() || "+-.e".contains(c)), "{text} is no number");
+            assert!(text.chars().all(|c| c.is_ascii_digit() || "+-.e".contains(c)), "{text} is not a number");
             text.parse().expect(text)
         }
     }

@@ -192,7 +192,7 @@ async fn sse_32_silence_ends_no_stream() {
     hear_until(&mut client, END).await;
 }
 
-/// Silence that a toxic makes is no end: the connection stays, in both directions, until the toxic goes.
+/// Silence that a toxic makes is not an end: the connection stays, in both directions, until the toxic goes.
 #[tokio::test]
 async fn sse_32_silence_that_was_asked_for_keeps_the_connection() {
     let (first, second) = (delta("a"), delta("b"));

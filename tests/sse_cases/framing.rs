@@ -8,7 +8,7 @@ use crate::support::{End, Origin, Proxied};
 async fn sse_04_05_08_09_10_11_13_16_34_and_35_framing_passes_as_it_came_and_is_counted_right() {
     let finish = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}";
     let rows: Vec<(&str, String, u64, u64)> = vec![
-        ("SSE-04, one CR LF is no blank line", "data: 1\rdata: 2\r\n".into(), 0, 17),
+        ("SSE-04, one CR LF is not a blank line", "data: 1\rdata: 2\r\n".into(), 0, 17),
         ("SSE-04, CR LF LF is one", "data: 1\rdata: 2\r\n\n".into(), 1, 0),
         ("SSE-05, no blank line", format!("{}{finish}\n", delta("a")), 1, finish.len() as u64 + 1),
         ("SSE-05, no line end", format!("{}{finish}", delta("a")), 1, finish.len() as u64),

@@ -48,7 +48,7 @@ async fn tox_19_loose_input_is_taken_and_out_of_range_input_changes_nothing() {
     }
     let (_, listed) = call(&proxied.aconite, "GET", "/proxies/p/toxics", "").await;
     assert!(!listed.contains("bad"), "{listed}");
-    // Below zero is no delay at all.
+    // Below zero is not a delay at all.
     let (status, body) =
         add(json!({"type": "latency", "name": "below", "attributes": {"latency": -5}})).await;
     assert_eq!(status, 200, "{body}");

@@ -153,7 +153,7 @@ async fn tox_13_a_proxy_with_1000_stuck_connections_blocks_no_other_call() {
     assert_eq!(deleted.0, 204);
     assert!(deleted.1 < PROMPT, "deleting took {:?}", deleted.1);
     assert!(listed < PROMPT, "listing took {listed:?}");
-    // 100 ms is the goal; the worst of many calls on a machine in demand is no measure of it, the best of three is.
+    // 100 ms is the goal; the worst of many calls on a machine in demand is not a measure of it, the best of three is.
     let quickest = created.iter().map(|(_, took)| *took).min().unwrap();
     assert!(created.iter().all(|(status, _)| *status == 201) && quickest < ms(100), "{created:?}");
     for client in &mut stuck {

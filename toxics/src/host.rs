@@ -133,7 +133,7 @@ pub fn normal_host(host: &str) -> Cow<'_, str> {
         };
     }
     if !bare.is_ascii() {
-        // A label at a time, as a glob is no name as a whole.
+        // A label at a time, as a glob is not a name as a whole.
         let label = |label: &str| idna::domain_to_ascii(label).unwrap_or_else(|_| label.to_lowercase());
         // Other full stops count as dots (UTS #46, section 2.3).
         let labels = bare.split(['.', '\u{3002}', '\u{ff0e}', '\u{ff61}']).map(label);

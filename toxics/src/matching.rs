@@ -86,7 +86,7 @@ impl Matcher {
         let header = |(name, pattern): (&String, &String)| {
             let parsed = name
                 .parse::<HeaderName>()
-                .map_err(|_| refused("header", format!("`{name}` is no name of a header field")))?;
+                .map_err(|_| refused("header", format!("`{name}` is not a name of a header field")))?;
             Ok((parsed, WildMatch::new(pattern)))
         };
         Ok(Self {

@@ -80,7 +80,7 @@ impl Length {
         let Some((_, unit)) = self.units.iter().find(|(unit, _)| *unit == name) else {
             return Err(format!("`{text}` is not {}", self.expected));
         };
-        let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no whole number of a unit"))?;
+        let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a whole number of a unit"))?;
         number.checked_mul(*unit).ok_or_else(|| format!("`{text}` is too long"))
     }
 }

@@ -10,7 +10,7 @@ use crate::Problem;
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// The address makes no sense.
-    #[error("`{0}` is no address of the form http://host:port")]
+    #[error("`{0}` is not an address of the form http://host:port")]
     Url(String),
     /// The token holds what no header can carry.
     #[error("the token has characters that no header can carry")]

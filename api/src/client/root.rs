@@ -1,4 +1,4 @@
-//! Toxiproxy's routes, for a server that stands in Toxiproxy's place and keeps `/v1` closed.
+//! Toxiproxy's routes, for a server that replaces Toxiproxy and keeps `/v1` closed.
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) fn path(path: &str) -> Option<&str> {
 pub(super) fn as_v1(body: Bytes) -> Bytes {
     let list = match serde_json::from_slice::<Value>(&body) {
         Ok(Value::Array(toxics)) => serde_json::json!({"toxics": toxics}),
-        // A proxy's or toxic's name is a text, and so is no proxy that is called `name`.
+        // A proxy's or toxic's name is a text, and so is not a proxy that is called `name`.
         Ok(Value::Object(mut proxies)) if !proxies.get("name").is_some_and(Value::is_string) => {
             proxies.sort_keys();
             let proxies = proxies.into_iter().map(|(_, proxy)| known(proxy));

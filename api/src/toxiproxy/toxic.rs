@@ -16,7 +16,7 @@ pub(super) struct ToxicRequest {
 
 impl ToxicRequest {
     /// # Errors
-    /// If the value is no object, or a field has the wrong type.
+    /// If the value is not an object, or a field has the wrong type.
     pub(super) fn read(value: Value) -> Result<Self, ErrorResponse> {
         let body = Object::new(value)?;
         let stream = body.text("stream")?;

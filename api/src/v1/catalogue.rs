@@ -55,7 +55,7 @@ impl ToxicType {
     }
 }
 
-/// The command that adds such a toxic. What is no plain word is written as JSON, in single quotes.
+/// The command that adds such a toxic. What is not a plain word is written as JSON, in single quotes.
 fn command(kind: &str, attributes: &Value) -> String {
     let mut command = format!("aconite toxic add PROXY {kind}");
     for (name, value) in attributes.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {

@@ -10,7 +10,7 @@ use crate::{
 /// A proxy and its toxics.
 ///
 /// # Errors
-/// The first thing that does not hold, its path beginning with `at`.
+/// The first mistake, its path beginning with `at`.
 pub fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
     if !spec.listen.is_empty() && !spec.listen.contains(':') {
         return Err(ControlError::Invalid {
@@ -42,7 +42,7 @@ pub fn proxy(spec: &ProxySpec, at: &str) -> Result<(), ControlError> {
 /// A toxic.
 ///
 /// # Errors
-/// The first thing that does not hold, its path beginning with `at`.
+/// The first mistake, its path beginning with `at`.
 pub fn toxic(spec: &ToxicSpec, at: &str) -> Result<(), ControlError> {
     if (0.0..=1.0).contains(&spec.toxicity) {
         return Ok(());

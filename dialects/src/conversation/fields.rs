@@ -64,7 +64,7 @@ impl<'d> Field<'d> {
     }
 
     /// # Errors
-    /// If it is no object.
+    /// If it is not an object.
     pub fn object(&self) -> Result<Fields<'d>, FieldError> {
         if self.kind() == Kind::Object {
             Ok(Fields {
@@ -79,7 +79,7 @@ impl<'d> Field<'d> {
     }
 
     /// # Errors
-    /// If it is no list.
+    /// If it is not a list.
     pub fn list(&self) -> Result<Vec<Self>, FieldError> {
         if self.kind() != Kind::Array {
             return Err(self.wrong_type(Kind::Array));
@@ -89,7 +89,7 @@ impl<'d> Field<'d> {
     }
 
     /// # Errors
-    /// If it is no string.
+    /// If it is not a string.
     pub fn string(&self) -> Result<Cow<'d, str>, FieldError> {
         self.node.text().ok_or_else(|| self.wrong_type(Kind::String))
     }
@@ -156,7 +156,7 @@ impl<'d> Fields<'d> {
     /// The members of the outermost object.
     ///
     /// # Errors
-    /// If the document is no object.
+    /// If the document is not an object.
     pub fn root(document: &'d Document<'_>) -> Result<Self, FieldError> {
         Self::of(document, Names::AsWritten)
     }
@@ -164,7 +164,7 @@ impl<'d> Fields<'d> {
     /// The same for Google's JSON, in which `systemInstruction` and `system_instruction` are the same member.
     ///
     /// # Errors
-    /// If the document is no object.
+    /// If the document is not an object.
     pub fn google(document: &'d Document<'_>) -> Result<Self, FieldError> {
         Self::of(document, Names::AnyCase)
     }
@@ -203,7 +203,7 @@ impl<'d> Fields<'d> {
     }
 
     /// # Errors
-    /// If it is no string.
+    /// If it is not a string.
     pub fn string(&self, name: &'static str) -> Result<Option<String>, FieldError> {
         self.get(name).map(|field| field.string().map(Cow::into_owned)).transpose()
     }
@@ -223,7 +223,7 @@ impl<'d> Fields<'d> {
     /// A whole number between `least` and `most`.
     ///
     /// # Errors
-    /// If it is no whole number, or not in the range.
+    /// If it is not a whole number, or not in the range.
     pub fn integer(&self, name: &'static str, least: u64, most: u64) -> Result<Option<u64>, FieldError> {
         let Some(field) = self.get(name) else { return Ok(None) };
         field.within(Kind::Integer, least, most)?;
@@ -234,7 +234,7 @@ impl<'d> Fields<'d> {
     /// A whole number that may be negative.
     ///
     /// # Errors
-    /// If it is no whole number of 64 bits.
+    /// If it is not a whole number of 64 bits.
     pub fn signed(&self, name: &'static str) -> Result<Option<i64>, FieldError> {
         let Some(field) = self.get(name) else { return Ok(None) };
         field.node.to_value().as_i64().map(Some).ok_or_else(|| field.wrong_type(Kind::Integer))
@@ -243,7 +243,7 @@ impl<'d> Fields<'d> {
     /// A number between `least` and `most`, with or without a fraction.
     ///
     /// # Errors
-    /// If it is no number, or not in the range.
+    /// If it is not a number, or not in the range.
     pub fn number(&self, name: &'static str, least: u64, most: u64) -> Result<Option<f64>, FieldError> {
         self.get(name).map(|field| field.within(Kind::Number, least, most)).transpose()
     }
@@ -251,13 +251,13 @@ impl<'d> Fields<'d> {
     /// Any number.
     ///
     /// # Errors
-    /// If it is no number.
+    /// If it is not a number.
     pub fn float(&self, name: &'static str) -> Result<Option<f64>, FieldError> {
         self.get(name).map(|field| field.number(Kind::Number)).transpose()
     }
 
     /// # Errors
-    /// If it is no object.
+    /// If it is not an object.
     pub fn object(&self, name: &'static str) -> Result<Option<Self>, FieldError> {
         self.get(name).map(|field| field.object()).transpose()
     }
@@ -265,7 +265,7 @@ impl<'d> Fields<'d> {
     /// A list, empty if absent.
     ///
     /// # Errors
-    /// If it is no list.
+    /// If it is not a list.
     pub fn list(&self, name: &'static str) -> Result<Vec<Field<'d>>, FieldError> {
         self.get(name).map_or_else(|| Ok(Vec::new()), |field| field.list())
     }
@@ -273,7 +273,7 @@ impl<'d> Fields<'d> {
     /// A list of objects, empty if absent.
     ///
     /// # Errors
-    /// If it is no list, or holds something else than objects.
+    /// If it is not a list, or holds something else than objects.
     pub fn objects(&self, name: &'static str) -> Result<Vec<Self>, FieldError> {
         self.list(name)?.iter().map(Field::object).collect()
     }
@@ -281,7 +281,7 @@ impl<'d> Fields<'d> {
     /// A list of strings, empty if absent.
     ///
     /// # Errors
-    /// If it is no list, or holds something else than strings.
+    /// If it is not a list, or holds something else than strings.
     pub fn strings(&self, name: &'static str) -> Result<Vec<String>, FieldError> {
         self.list(name)?.iter().map(|item| item.string().map(Cow::into_owned)).collect()
     }

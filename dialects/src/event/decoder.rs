@@ -76,7 +76,10 @@ impl Decoder {
 
     /// [`follow`](Self::follow) for a whole event, while this decoder holds nothing.
     pub fn pass_event(&mut self, event: &Event) {
-        debug_assert!(event.is_event() && self.holds_nothing(), "else its place in the stream is another one");
+        debug_assert!(
+            event.is_event() && self.holds_nothing(),
+            "else its place in the stream is another one"
+        );
         self.meter.pass(event);
     }
 
@@ -120,7 +123,7 @@ impl Decoder {
         self.oversize
     }
 
-    /// See [`Meter::damaged`]. What is damaged passes as a piece that is no event.
+    /// See [`Meter::damaged`]. What is damaged passes as a piece that is not an event.
     pub fn damaged(&self) -> u64 {
         self.meter.damaged()
     }
@@ -171,7 +174,7 @@ impl Decoder {
 }
 
 /// The length of the last line end. It does not count as part of an event, so that the verdict on its size does not
-/// hang on whether the LF of a last CRLF has come already.
+/// depend on whether the LF of a last CRLF has come already.
 fn end_len(framing: EventFormat, raw: &[u8]) -> usize {
     match framing {
         EventFormat::Sse if raw.ends_with(b"\r\n") => 2,

@@ -33,7 +33,7 @@ pub(super) fn length(prelude: &[u8; PRELUDE]) -> Option<usize> {
     (headers <= room && number(&prelude[8..]) == checksum(0, &prelude[..8])).then_some(total)
 }
 
-/// Where the headers and the payload are. Empty at the start if it is no whole frame.
+/// Where the headers and the payload are. Empty at the start if it is not a whole frame.
 fn parts(frame: &[u8]) -> (Range<usize>, Range<usize>) {
     let found = frame.first_chunk().and_then(|prelude| {
         let total = length(prelude).filter(|total| *total <= frame.len())?;
@@ -43,7 +43,7 @@ fn parts(frame: &[u8]) -> (Range<usize>, Range<usize>) {
     found.unwrap_or_default()
 }
 
-/// The payload of a frame; nothing if it is no whole frame.
+/// The payload of a frame; nothing if it is not a whole frame.
 pub(super) fn payload(frame: &[u8]) -> &[u8] {
     &frame[parts(frame).1]
 }

@@ -193,12 +193,12 @@ impl<'d> Node<'d> {
         })
     }
 
-    /// The member of that name: the last one, if there are several. None for what is no object.
+    /// The member of that name: the last one, if there are several. None for what is not an object.
     pub fn get(self, name: &str) -> Option<Self> {
         self.children().filter(|child| child.key().as_deref() == Some(name)).last()
     }
 
-    /// The element at that place. None for what is no array.
+    /// The element at that place. None for what is not an array.
     pub fn at(self, place: usize) -> Option<Self> {
         if self.kind() == Kind::Array { self.children().nth(place) } else { None }
     }

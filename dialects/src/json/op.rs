@@ -75,7 +75,7 @@ pub enum PatchOp {
     },
 }
 
-/// A change of everything that a JSONPath selects. If it selects nothing, nothing changes and that is no error.
+/// A change of everything that a JSONPath selects. If it selects nothing, nothing changes and that is not an error.
 ///
 /// Of a value and another within it only the outer one is changed.
 #[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]

@@ -153,7 +153,7 @@ impl Plain {
     }
 }
 
-/// None for what only vector stores know, for what is no failure, and for what a gateway says.
+/// None for what only vector stores know, for what is not a failure, and for what a gateway says.
 pub(super) fn plain(cause: Cause, facts: &FailureContext<'_>) -> Option<Plain> {
     const INVALID: &str = "invalid_request_error";
     let said =

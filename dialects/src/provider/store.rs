@@ -2,7 +2,7 @@
 
 use crate::{Cause, FailureContext};
 
-/// A status and a text for a cause. None for what only models know, for what is no failure, and for what a gateway says.
+/// A status and a text for a cause. None for what only models know, for what is not a failure, and for what a gateway says.
 pub(super) fn told(cause: Cause, facts: &FailureContext<'_>) -> Option<(u16, String)> {
     let (status, text) = match cause {
         Cause::RateLimitRequests | Cause::RateLimitTokens => (429, "Rate limit exceeded"),

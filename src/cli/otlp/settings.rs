@@ -92,7 +92,9 @@ impl Destination {
             Some((_, value, from)) => match value.parse() {
                 Ok(ms @ 1..) => Duration::from_millis(ms),
                 _ => {
-                    warn(format!("{from} is no number of milliseconds greater than 0: {TIMEOUT:?} is taken"));
+                    warn(format!(
+                        "{from} is not a number of milliseconds greater than 0: {TIMEOUT:?} is taken"
+                    ));
                     TIMEOUT
                 }
             },
@@ -219,6 +221,6 @@ mod tests {
         assert_eq!(timeout(&[ENDPOINT, general, own]), Some(Duration::from_millis(20)));
         let bad = destination(Signal::Logs, &[ENDPOINT, ("OTEL_EXPORTER_OTLP_TIMEOUT", "10s")]);
         assert_eq!(bad.1, Some(TIMEOUT));
-        assert!(bad.2.starts_with("OTEL_EXPORTER_OTLP_TIMEOUT is no number of milliseconds"), "{}", bad.2);
+        assert!(bad.2.starts_with("OTEL_EXPORTER_OTLP_TIMEOUT is not a number of milliseconds"), "{}", bad.2);
     }
 }

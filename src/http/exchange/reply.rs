@@ -91,7 +91,7 @@ impl ExchangeHandler {
         Response::from_parts(head, body)
     }
 
-    /// Forwards a `101`. What follows it is no message: toxics on its body do not act on it.
+    /// Forwards a `101`. What follows it is not a message: toxics on its body do not act on it.
     pub(super) fn switch(
         self,
         upgrade: OnUpgrade,

@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 /// A plain or a TLS connection.
 ///
 /// An upstream that answers early and closes makes writing fail while its
-/// answer waits to be read: so a failed write is no failure here, and the
+/// answer waits to be read: so a failed write is not a failure here, and the
 /// reading side tells how it ended.
 pub(crate) struct UpstreamIo {
     stream: Stream,

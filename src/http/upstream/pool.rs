@@ -43,7 +43,7 @@ pub(crate) struct Http1 {
     pub(crate) reused: bool,
     /// The worker that made it, whose thread hears of its socket first.
     pub(crate) worker: Option<usize>,
-    /// Where it leads.
+    /// The upstream.
     pub(crate) address: SocketAddr,
     /// Bytes read from it so far.
     pub(crate) read: Arc<AtomicU64>,
@@ -100,12 +100,12 @@ pub(crate) enum Connection {
 #[derive(Clone)]
 pub(crate) struct Http2 {
     pub(crate) sender: http2::SendRequest<Body>,
-    /// Where it leads.
+    /// The upstream.
     pub(crate) address: SocketAddr,
 }
 
 impl Connection {
-    /// Where it leads.
+    /// The upstream.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Self::Http1(connection) => connection.address,

@@ -143,7 +143,7 @@ impl TryFrom<String> for Moment {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| format!("`{text}` is no date and time"))
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is not a date and time"))
     }
 }
 

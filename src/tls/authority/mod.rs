@@ -44,7 +44,7 @@ pub enum AuthorityError {
         #[source]
         source: io::Error,
     },
-    /// The file does not hold an authority.
+    /// The file is invalid an authority.
     #[error("`{path}` holds no usable certificate authority: {reason}")]
     Malformed {
         /// The file.

@@ -134,7 +134,7 @@ fn allow_all_to_read(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A key mounted from elsewhere may have to be readable by a group, so this is no error.
+/// A key mounted from elsewhere may have to be readable by a group, so this is not an error.
 #[cfg(unix)]
 fn warn_if_exposed(secret: &Path) {
     use std::os::unix::fs::MetadataExt as _;

@@ -67,7 +67,7 @@ impl TryFrom<String> for Name {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, Self::Error> {
-        name.parse().map(Self).map_err(|_| format!("`{name}` is no name of a header field"))
+        name.parse().map(Self).map_err(|_| format!("`{name}` is not a name of a header field"))
     }
 }
 

@@ -30,7 +30,7 @@ impl Toxic for LengthLie {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.delta == 0 { Err("a `delta` of 0 is no lie".to_owned()) } else { Ok(()) }
+        if self.delta == 0 { Err("a `delta` of 0 is not a lie".to_owned()) } else { Ok(()) }
     }
 
     fn start(&self, scope: &Scope, _: Dice) -> Instance {

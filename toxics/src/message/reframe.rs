@@ -191,7 +191,7 @@ fn put_without_spaces(piece: &Event, out: &mut BytesMut) {
     for (line, end) in piece.lines() {
         let colon = line.iter().position(|byte| *byte == b':').filter(|at| *at > 0);
         match colon.map(|at| line.split_at(at + 1)) {
-            // A second space would then be taken for the first, which is no part of the value.
+            // A second space would then be taken for the first, which is not a part of the value.
             Some((name, [b' ', value @ ..])) if value.first() != Some(&b' ') => {
                 out.extend_from_slice(name);
                 out.extend_from_slice(value);

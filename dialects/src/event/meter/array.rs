@@ -37,7 +37,7 @@ pub(in super::super) enum Place {
     Comma,
     /// After the `]`.
     Closed,
-    /// It is no array.
+    /// It is not an array.
     Lost,
 }
 

@@ -11,7 +11,7 @@ pub(super) struct Lines {
     /// The first bytes of the line under way: as many as it takes to tell what line it is.
     head: [u8; HEAD],
     head_len: usize,
-    /// The block under way has a line that is no comment.
+    /// The block under way has a line that is not a comment.
     has_field: bool,
     /// The block under way has a `data` field; in NDJSON, the line under way is not blank.
     has_data: bool,
