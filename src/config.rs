@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aconite_api::{ControlError, Problem, check_proxy, model::ProxySpec, read_toxiproxy_list, read_value};
-use aconite_toxics::{Catalogue, Millis};
+use aconite_api::{Problem, check, model::ProxySpec, read_toxiproxy_list, read_value};
+use aconite_toxics::{Catalogue, Millis, SpecError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -91,22 +91,18 @@ pub struct Complaint {
     pub file: PathBuf,
     /// The line and column.
     pub place: FilePosition,
-    /// The field, from the document's root down; empty for the whole document.
-    pub path: String,
-    /// What is wrong, and what was expected.
-    pub message: String,
-    /// What to do.
-    pub hint: Option<String>,
+    /// What is wrong, in which field, and what to do.
+    pub error: SpecError,
 }
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FilePosition { line, column } = self.place;
         write!(f, "{}:{line}:{column}: ", self.file.display())?;
-        if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+        if !self.error.path.is_empty() {
+            write!(f, "{}: ", self.error.path)?;
         }
-        f.write_str(&self.message)
+        self.error.fmt(f)
     }
 }
 
@@ -149,9 +145,7 @@ impl ConfigFile {
         let tree = document::read(text).map_err(|(place, message)| Complaint {
             file: path.to_owned(),
             place,
-            path: String::new(),
-            message,
-            hint: None,
+            error: SpecError::new("", message),
         })?;
         Ok(Self { config: Config::default(), path: path.to_owned(), tree })
     }
@@ -169,7 +163,8 @@ impl ConfigFile {
         } else {
             let config: Config = read_value(value).map_err(|problem| file.complaint(problem))?;
             for (index, proxy) in config.proxies.iter().enumerate() {
-                check_proxy(proxy, &format!("proxies[{index}].")).map_err(|error| file.complaint(error))?;
+                check::strict_proxy(proxy)
+                    .map_err(|error| file.complaint(error.within(&format!("proxies[{index}]"))))?;
             }
             config
         };
@@ -179,11 +174,11 @@ impl ConfigFile {
     /// Says where in the file a mistake is.
     #[must_use]
     pub fn complaint(&self, problem: impl Into<Problem>) -> Complaint {
-        let Problem { path, message, hint, .. } = problem.into();
-        let path = path.unwrap_or_default();
-        let inside = if self.tree.is_list() { path.strip_prefix("proxies").unwrap_or(&path) } else { &path };
-        let place = self.tree.find(inside, message.starts_with("unknown field"));
-        Complaint { file: self.path.clone(), place, path, message, hint }
+        let error = SpecError::from(problem.into());
+        let path = &error.path;
+        let inside = if self.tree.is_list() { path.strip_prefix("proxies").unwrap_or(path) } else { path };
+        let place = self.tree.find(inside, error.message.starts_with("unknown field"));
+        Complaint { file: self.path.clone(), place, error }
     }
 
     /// Checks what no single field can tell: that no two of the addresses that are listened on are the same.
@@ -209,7 +204,7 @@ impl ConfigFile {
             (format!("proxies[{index}].listen"), &proxy.listen, format!("`{}`", proxy.name))
         });
         for (path, listen, who) in admin.chain(proxies) {
-            let refuse = |message: String| self.complaint(ControlError::invalid(path.clone(), message));
+            let refuse = |message: String| self.complaint(SpecError::new(path.clone(), message));
             let address = match crate::listen::resolve(listen).await {
                 Ok(address) => address,
                 Err(error) => {
@@ -243,7 +238,7 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, String> {
         let file = ConfigFile::parse(Path::new("aconite.yaml"), text, &Catalogue::default());
-        file.map(|file| file.config).map_err(|complaint| match &complaint.hint {
+        file.map(|file| file.config).map_err(|complaint| match &complaint.error.hint {
             Some(hint) => format!("{complaint} ({hint})"),
             None => complaint.to_string(),
         })

@@ -14,5 +14,5 @@ pub fn config(input: &[u8]) {
     let Err(complaint) = ConfigFile::parse(Path::new("fuzzed"), text, &Catalogue::default()) else { return };
     let lines = text.split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}']).count() as u64;
     assert!((1..=lines + 1).contains(&complaint.place.line), "{complaint} in {lines} lines");
-    assert!(complaint.place.column >= 1 && !complaint.message.is_empty(), "{complaint}");
+    assert!(complaint.place.column >= 1 && !complaint.error.message.is_empty(), "{complaint}");
 }

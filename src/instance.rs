@@ -6,7 +6,7 @@ mod mistakes;
 use std::{collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use aconite_api::{
-    Client, Control, ControlError, check_proxy,
+    Client, Control, ControlError, check,
     model::{Apply, Change, ProxySpec},
 };
 use aconite_toxics::Catalogue;
@@ -180,7 +180,7 @@ impl Aconite {
     /// The first mistake; then nothing has changed.
     pub async fn apply(&self, proxies: Vec<ProxySpec>) -> Result<Vec<Change>, ControlError> {
         for (index, proxy) in proxies.iter().enumerate() {
-            check_proxy(proxy, &format!("proxies[{index}]."))?;
+            check::strict_proxy(proxy).map_err(|error| error.within(&format!("proxies[{index}]")))?;
         }
         self.supervisor.apply(Apply { proxies, prune: true, dry_run: false }).await
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use aconite_api::model::{Protocol, ProxySpec, ServerTls};
-use aconite_toxics::{ConnectFault, HostPort, bytes::EARLIEST_RESET};
+use aconite_toxics::{ConnectFault, HostPort, SpecError, bytes::EARLIEST_RESET};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -45,20 +45,26 @@ impl Kind {
     /// Reads a specification.
     ///
     /// # Errors
-    /// The field that is not valid, and why.
-    pub(crate) fn new(spec: &ProxySpec) -> Result<Self, (&'static str, String)> {
+    /// The first mistake.
+    pub(crate) fn new(spec: &ProxySpec) -> Result<Self, SpecError> {
         match spec.protocol() {
             // Toxiproxy lets a change empty the upstream; it cannot be reached then.
             Protocol::Tcp if spec.upstream.is_empty() => Ok(Self::Tcp { host: String::new(), port: 0 }),
             Protocol::Tcp => {
                 let upstream = HostPort::parse(&spec.upstream);
-                let upstream = upstream.map_err(|error| ("upstream", error.to_string()))?;
+                let upstream = upstream.map_err(|error| SpecError::new("upstream", error.to_string()))?;
                 // Toxiproxy accepts an upstream without a port; it cannot be reached.
                 Ok(Self::Tcp { host: upstream.host().to_owned(), port: upstream.port().unwrap_or(0) })
             }
             Protocol::Http => {
-                let target = Target::parse(&spec.upstream).map_err(|reason| ("upstream", reason))?;
-                let tls = spec.tls.as_ref().map(server_leaf).transpose().map_err(|reason| ("tls", reason))?;
+                let target =
+                    Target::parse(&spec.upstream).map_err(|reason| SpecError::new("upstream", reason))?;
+                let tls = spec
+                    .tls
+                    .as_ref()
+                    .map(server_leaf)
+                    .transpose()
+                    .map_err(|reason| SpecError::new("tls", reason))?;
                 Ok(Self::Http(ProxyMode::Reverse { target: Arc::new(target), tls }))
             }
             Protocol::Forward => {

@@ -166,19 +166,9 @@ pub enum ControlError {
     /// A toxic of that name exists on the proxy.
     #[error("a toxic named `{0}` exists on the proxy")]
     ToxicExists(String),
-    /// The toxic's spec is invalid.
+    /// What the request specifies is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Something in the request is invalid.
-    #[error("{message}")]
-    Invalid {
-        /// The field, from the body's root down.
-        path: String,
-        /// What is wrong, and what was expected.
-        message: String,
-        /// What to do.
-        hint: Option<String>,
-    },
     /// The address cannot be listened on. The text is Toxiproxy's (`listen tcp 127.0.0.1:1: bind: …`).
     #[error("{reason}")]
     Listen {
@@ -211,6 +201,20 @@ impl ControlError {
 
     /// Something in the request is invalid.
     pub fn invalid(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Invalid { path: path.into(), message: message.into(), hint: None }
+        SpecError::new(path, message).into()
+    }
+
+    /// The same error as seen from what has the specification at `place`.
+    #[must_use]
+    pub fn within(self, place: &str) -> Self {
+        match self {
+            Self::Spec(error) => error.within(place).into(),
+            Self::Listen { path, reason } => Self::Listen { path: format!("{place}.{path}"), reason },
+            Self::ToxicExists(name) => {
+                let text = format!("another toxic of the proxy is named `{name}`");
+                SpecError::new("name", text).within(place).into()
+            }
+            other => other,
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! proxy implements [`Control`].
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests have tasks and peers of their own"))]
 
+pub mod check;
 pub mod client;
 mod control;
 mod metrics;
@@ -20,4 +21,4 @@ pub use problem::Problem;
 pub use routes::router;
 pub use security::Security;
 pub use toxiproxy::read_toxiproxy_list;
-pub use v1::{check_proxy, check_toxic, read_value};
+pub use v1::read_value;

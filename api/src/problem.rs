@@ -71,10 +71,6 @@ impl From<ControlError> for Problem {
                 Self { path: Some("name".to_owned()), ..Self::new(StatusCode::CONFLICT, "exists", message) }
             }
             ControlError::Spec(error) => error.into(),
-            ControlError::Invalid { path, hint, .. } => {
-                let hint = hint.or_else(|| nearest(&message));
-                Self { hint, ..Self::invalid(path, message) }
-            }
             ControlError::Listen { path, reason } => {
                 Self { path: Some(path), ..Self::new(StatusCode::CONFLICT, "listen", reason) }
                     .hint("choose another address; port 0 picks a free port")
@@ -86,17 +82,20 @@ impl From<ControlError> for Problem {
 
 impl From<SpecError> for Problem {
     fn from(error: SpecError) -> Self {
-        let message = error.to_string();
-        match error {
-            SpecError::UnknownType { nearest, .. } => {
-                Self { code: "unknown_type".to_owned(), ..Self::invalid("type", message) }.hint(format!(
-                    "the most similar types are `{}`; GET /v1/toxics lists all",
-                    nearest.join("`, `")
-                ))
-            }
-            SpecError::Attributes { path, .. } => {
-                Self { hint: nearest(&message), ..Self::invalid(path, message) }
-            }
+        let is_unknown_type = error.is_unknown_type();
+        let SpecError { path, message, hint, .. } = error;
+        let hint = hint.or_else(|| nearest(&message));
+        let problem = Self { hint, ..Self::invalid(path, message) };
+        if is_unknown_type { Self { code: "unknown_type".to_owned(), ..problem } } else { problem }
+    }
+}
+
+impl From<Problem> for SpecError {
+    fn from(Problem { path, message, hint, .. }: Problem) -> Self {
+        let error = Self::new(path.unwrap_or_default(), message);
+        match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The whole product under `/v1`, as one table from which both the router and the OpenAPI document are made.
 mod catalogue;
-mod check;
 mod endpoint;
 mod observe;
 mod openapi;
@@ -22,7 +21,6 @@ use crate::{
 };
 
 pub use catalogue::ToxicType;
-pub use check::{proxy as check_proxy, toxic as check_toxic};
 pub(crate) use observe::Connections;
 pub use observe::Exchanges;
 pub(crate) use proxies::ProxyList;

@@ -96,7 +96,7 @@ fn check_request(body: &str, answer: &Answer, schema: &Validator, case: &str) {
 const BEYOND_SCHEMAS: &[(&str, &str)] = &[
     ("keeps its", "which members a change may have depends on what is changed"),
     ("needs an upstream", "which members a proxy needs depends on its protocol"),
-    ("exists on the proxy", "two toxics have the same name, which a type may give them"),
+    ("another toxic of the proxy is named", "two toxics have the same name, which a type may give them"),
     ("nothing is changed", "one of several attributes has to be there"),
     ("nothing is slowed down", "one of several attributes has to be there"),
     ("give a `cause` or a `status`", "one of two attributes has to be there"),

@@ -8,7 +8,7 @@ use aconite_api::{
     ControlError,
     model::{Chaos, Connection, Exchange, Happening, Protocol, ProxySpec, Rule},
 };
-use aconite_toxics::{Catalogue, Direction, SpecError, ToxicSpec};
+use aconite_toxics::{Catalogue, Direction, ToxicSpec};
 use tokio::sync::{Notify, broadcast};
 
 mod control;
@@ -99,9 +99,9 @@ impl Fake {
         }
         for index in 0..spec.toxics.len() {
             let place = format!("toxics[{index}]");
-            let toxic = self.checked_toxic(&spec.toxics[index]).map_err(|error| within(&place, error))?;
+            let toxic = self.checked_toxic(&spec.toxics[index]).map_err(|error| error.within(&place))?;
             if spec.toxics[..index].iter().any(|other| other.name == toxic.name) {
-                return Err(within(&place, ControlError::ToxicExists(toxic.name)));
+                return Err(ControlError::ToxicExists(toxic.name).within(&place));
             }
             spec.toxics[index] = toxic;
         }
@@ -114,19 +114,6 @@ impl Fake {
         toxic.attributes = self.catalogue.parse(&toxic)?.attributes();
         Ok(toxic)
     }
-}
-
-/// The same error, one level further out.
-fn within(place: &str, error: ControlError) -> ControlError {
-    let message = error.to_string();
-    let path = match error {
-        ControlError::Invalid { path, .. } => path,
-        ControlError::Spec(SpecError::UnknownType { .. }) => "type".to_owned(),
-        ControlError::Spec(SpecError::Attributes { path, .. }) => path,
-        ControlError::ToxicExists(_) => "name".to_owned(),
-        other => return other,
-    };
-    ControlError::invalid(format!("{place}.{path}"), message)
 }
 
 /// As it is shown.

@@ -3,7 +3,7 @@ use std::{io::Write, process::ExitCode};
 
 use aconite_api::client::ToxicType;
 use aconite_dialects::{Cause, Dialect, FailureContext, failure::render};
-use aconite_toxics::{Catalogue, SpecError};
+use aconite_toxics::Catalogue;
 use serde_json::Value;
 
 use super::{CommandError, CommandResult};
@@ -40,11 +40,9 @@ pub(super) fn run(args: Args) -> CommandResult {
     }
     let definition = catalogue.definition(&topic).map_err(|error| {
         let failure = CommandError::usage(error.to_string());
-        match error {
-            SpecError::UnknownType { nearest, .. } => {
-                failure.hint(format!("the most similar are {}", nearest.join(", ")))
-            }
-            SpecError::Attributes { .. } => failure,
+        match error.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
         }
     })?;
     let toxic = ToxicType::new(definition);

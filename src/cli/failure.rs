@@ -132,7 +132,7 @@ impl From<ClientError> for CommandError {
 
 impl From<Complaint> for CommandError {
     fn from(complaint: Complaint) -> Self {
-        Self { code: WRONG, hint: complaint.hint.clone(), ..Self::of(&complaint) }
+        Self { code: WRONG, hint: complaint.error.hint.clone(), ..Self::of(&complaint) }
     }
 }
 

@@ -204,9 +204,7 @@ pub(super) fn data_dir() -> Result<PathBuf, CommandError> {
 /// An error of the start, with its place in the configuration file.
 fn started(error: StartError, file: Option<&ConfigFile>) -> CommandError {
     match (error, file) {
-        (StartError::Proxy(error @ (ControlError::Invalid { .. } | ControlError::Spec(_))), Some(file)) => {
-            file.complaint(error).into()
-        }
+        (StartError::Proxy(error @ ControlError::Spec(_)), Some(file)) => file.complaint(error).into(),
         (error, _) => error.into(),
     }
 }

@@ -1,8 +1,8 @@
 //! Everything that is wrong in a configuration file, and not only the first thing.
 use std::path::Path;
 
-use aconite_api::{ControlError, Problem, check_proxy, check_toxic, model::ProxySpec, read_value};
-use aconite_toxics::{Catalogue, ToxicSpec};
+use aconite_api::{ControlError, Problem, check, model::ProxySpec, read_value};
+use aconite_toxics::{Catalogue, SpecError, ToxicSpec};
 use serde_json::Value;
 
 use super::read_token;
@@ -62,7 +62,7 @@ async fn of_proxy(mut value: Value, at: &str, supervisor: &Supervisor) -> (Vec<P
     };
     let check = async |value: Value| -> Result<(), Problem> {
         let spec: ProxySpec = read_value(value)?;
-        check_proxy(&spec, "")?;
+        check::strict_proxy(&spec)?;
         Ok(supervisor.check(spec).await?)
     };
     let (mut found, rest) = each_mistake(value, at, check).await;
@@ -78,7 +78,7 @@ async fn of_proxy(mut value: Value, at: &str, supervisor: &Supervisor) -> (Vec<P
 /// What a toxic on a proxy is refused for; on its own if the proxy has mistakes itself.
 async fn of_toxic(value: Value, proxy: Option<ProxySpec>, supervisor: &Supervisor) -> Result<(), Problem> {
     let toxic: ToxicSpec = read_value(value)?;
-    check_toxic(&toxic, "")?;
+    check::strict_toxic(&toxic)?;
     let Some(proxy) = proxy else {
         return Ok(Armed::new(&toxic, &Catalogue::default()).map(drop).map_err(ControlError::from)?);
     };
@@ -97,7 +97,7 @@ async fn of_admin(config: &Config, has_token: bool) -> Vec<Problem> {
         && let Err(error) = read_token(path)
     {
         let message = format!("cannot read the token in `{}`: {error}", path.display());
-        found.push(ControlError::invalid("admin.token_file", message).into());
+        found.push(SpecError::new("admin.token_file", message).into());
     }
     let protected = config.admin.token_file.is_some() || has_token;
     if let Some(listen) = &config.admin.listen
@@ -105,16 +105,10 @@ async fn of_admin(config: &Config, has_token: bool) -> Vec<Problem> {
         && !config.admin.insecure
         && listen::resolve(listen).await.is_ok_and(listen::is_public)
     {
-        found.push(
-            ControlError::Invalid {
-                path: "admin.listen".to_owned(),
-                message: format!(
-                    "other machines could reach the admin API on `{listen}`, and no token protects it"
-                ),
-                hint: Some("set ACONITE_TOKEN or `token_file`, or listen on 127.0.0.1".to_owned()),
-            }
-            .into(),
-        );
+        let text =
+            format!("other machines could reach the admin API on `{listen}`, and no token protects it");
+        let hint = "set ACONITE_TOKEN or `token_file`, or listen on 127.0.0.1";
+        found.push(SpecError::new("admin.listen", text).hint(hint).into());
     }
     found
 }
@@ -125,7 +119,7 @@ fn repeated_names(proxies: &[ProxySpec]) -> Vec<Problem> {
     });
     let problem = |(index, proxy): (usize, &ProxySpec)| {
         let message = format!("two proxies are named `{}`", proxy.name);
-        ControlError::invalid(format!("proxies[{index}].name"), message).into()
+        SpecError::new(format!("proxies[{index}].name"), message).into()
     };
     repeated.map(problem).collect()
 }

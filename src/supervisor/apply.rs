@@ -10,7 +10,7 @@ use aconite_toxics::ToxicSpec;
 use super::{
     Supervisor,
     control::keep_secret,
-    entry::{Draft, Prepared, within},
+    entry::{Draft, Prepared},
 };
 use crate::proxy::Listening;
 
@@ -42,7 +42,7 @@ impl Supervisor {
                 keep_secret(&mut spec, old);
             }
             let draft = Draft::new(spec, toxics.as_deref().unwrap_or_default(), &self.shared).await;
-            let mut draft = draft.map_err(|error| within(&place, error))?;
+            let mut draft = draft.map_err(|error| error.within(&place))?;
             self.read(|proxies| draft.keep_port(proxies.get(&draft.spec.name)));
             drafts.push((old, draft));
         }
@@ -61,7 +61,7 @@ impl Supervisor {
         if !apply.dry_run {
             let drafts = drafts.into_iter().map(|(_, draft)| draft).collect();
             let done = self.carry_out(drafts, &gone).await;
-            done.map_err(|(index, error)| within(&format!("proxies[{index}]"), error))?;
+            done.map_err(|(index, error)| error.within(&format!("proxies[{index}]")))?;
         }
         Ok(changes)
     }

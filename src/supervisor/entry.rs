@@ -2,16 +2,13 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use aconite_api::{
-    ControlError,
+    ControlError, check,
     model::{Protocol, ProxySpec},
 };
-use aconite_toxics::{Catalogue, Direction, ToxicSpec};
+use aconite_toxics::{Catalogue, Direction, SpecError, ToxicSpec};
 use tokio::{sync::watch, time::Instant};
 
-use super::{
-    Shared,
-    check::{check_fields, check_name, check_place},
-};
+use super::Shared;
 use crate::{
     connection::ConnectionShared,
     http::TlsFiles,
@@ -70,15 +67,11 @@ impl Draft {
         old: &[Arc<Armed>],
         shared: &Shared,
     ) -> Result<Self, ControlError> {
-        if spec.name.is_empty() {
-            return Err(ControlError::invalid("name", "a proxy needs a name"));
-        }
-        check_name(&spec.name)?;
+        check::proxy(&spec)?;
         let protocol = spec.protocol();
-        check_fields(&spec)?;
         let toxics = std::mem::take(&mut spec.toxics);
         let toxics = arm_all(toxics, old, &spec, &shared.catalogue)?;
-        let kind = Kind::new(&spec).map_err(|(path, reason)| ControlError::invalid(path, reason))?;
+        let kind = Kind::new(&spec)?;
         let tls = shared.tls_to_upstreams(&spec)?;
         let address = match listen::resolve(&spec.listen).await {
             Ok(address) => Some(address),
@@ -87,13 +80,9 @@ impl Draft {
         };
         let guarded = spec.credentials.is_some() || spec.open_proxy;
         if protocol == Protocol::Forward && !guarded && address.is_some_and(listen::is_public) {
-            return Err(ControlError::Invalid {
-                path: "listen".to_owned(),
-                message: format!("a forward proxy on `{}` would serve anybody", spec.listen),
-                hint: Some(
-                    "give `credentials`, or say `open_proxy: true`, or listen on 127.0.0.1".to_owned(),
-                ),
-            });
+            let text = format!("a forward proxy on `{}` would serve anybody", spec.listen);
+            let hint = "give `credentials`, or say `open_proxy: true`, or listen on 127.0.0.1";
+            return Err(SpecError::new("listen", text).hint(hint).into());
         }
         Ok(Self { spec, toxics, kind, tls, address, any_port: false })
     }
@@ -260,7 +249,7 @@ impl Entry {
         let new = change(old.clone())?;
         let new = ToxicSpec { name: old.name, kind: old.kind, stream: old.stream, ..new };
         let armed = toxic.changed(&new, catalogue)?;
-        check_place(&armed, &self.spec)?;
+        check_on(&armed, &self.spec)?;
         let spec = armed.spec.clone();
         *toxic = Arc::new(armed);
         Ok(spec)
@@ -325,11 +314,14 @@ impl Entry {
     }
 }
 
+fn check_on(armed: &Armed, proxy: &ProxySpec) -> Result<(), SpecError> {
+    check::toxic(&armed.spec, armed.level, armed.connect, proxy)
+}
+
 /// Reads a toxic for a proxy.
 fn arm(spec: &ToxicSpec, proxy: &ProxySpec, catalogue: &Catalogue) -> Result<Armed, ControlError> {
     let armed = Armed::new(spec, catalogue)?;
-    check_name(&armed.spec.name)?;
-    check_place(&armed, proxy)?;
+    check_on(&armed, proxy)?;
     Ok(armed)
 }
 
@@ -347,48 +339,20 @@ fn arm_all(
         });
         let armed = match same {
             Some(toxic) => toxic.changed(&spec, catalogue).map_err(ControlError::from).and_then(|armed| {
-                check_place(&armed, proxy)?;
+                check_on(&armed, proxy)?;
                 // An equal toxic is the same one: nothing restarts.
                 Ok(if armed.spec == toxic.spec { Arc::clone(toxic) } else { Arc::new(armed) })
             }),
             None => arm(&spec, proxy, catalogue).map(Arc::new),
         };
-        let armed = armed.map_err(|error| within(&format!("toxics[{index}]"), error))?;
+        let armed = armed.map_err(|error| error.within(&format!("toxics[{index}]")))?;
         if toxics.iter().any(|toxic| toxic.spec.name == armed.spec.name) {
-            return Err(within(
-                &format!("toxics[{index}]"),
-                ControlError::ToxicExists(armed.spec.name.clone()),
-            ));
+            let taken = ControlError::ToxicExists(armed.spec.name.clone());
+            return Err(taken.within(&format!("toxics[{index}]")));
         }
         toxics.push(armed);
     }
     Ok(toxics)
-}
-
-/// The same error, one level further out.
-pub(crate) fn within(place: &str, error: ControlError) -> ControlError {
-    use aconite_toxics::SpecError;
-    match error {
-        ControlError::Invalid { path, message, hint } => {
-            ControlError::Invalid { path: format!("{place}.{path}"), message, hint }
-        }
-        ControlError::Listen { path, reason } => {
-            ControlError::Listen { path: format!("{place}.{path}"), reason }
-        }
-        ControlError::Spec(SpecError::UnknownType { kind, nearest }) => ControlError::Invalid {
-            path: format!("{place}.type"),
-            message: format!("no toxic has the type `{kind}`"),
-            hint: Some(format!("the nearest are {}", nearest.join(", "))),
-        },
-        ControlError::Spec(SpecError::Attributes { path, reason }) => {
-            ControlError::invalid(format!("{place}.{path}"), reason)
-        }
-        ControlError::ToxicExists(name) => ControlError::invalid(
-            format!("{place}.name"),
-            format!("another toxic of the proxy is named `{name}`"),
-        ),
-        other => other,
-    }
 }
 
 /// A user without the password.

@@ -1,6 +1,5 @@
 //! The set of running proxies, and every change of it: all or nothing, one at a time.
 mod apply;
-mod check;
 mod control;
 mod drain;
 mod entry;

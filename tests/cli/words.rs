@@ -25,7 +25,7 @@ fn wrong_arguments_exit_with_2() {
     }
     assert_eq!(
         stderr(&run(&["explain", "latenci"])),
-        "error: no toxic has the type `latenci`\n  hint: the most similar are latency, connect, content\n"
+        "error: no toxic has the type `latenci`\n  hint: the most similar types are `latency`, `connect`, `content`\n"
     );
 }
 

@@ -3,10 +3,9 @@ use std::{fmt, sync::Arc};
 
 use schemars::{Schema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
-use thiserror::Error;
 
 use crate::{
-    Connect, Dice, Instance, Level, Scope, Toxic, ToxicSpec, alias, bytes, message, plain_words,
+    Connect, Dice, Instance, Level, Scope, SpecError, Toxic, ToxicSpec, alias, bytes, message, plain_words,
     similar::nearest,
 };
 
@@ -173,7 +172,7 @@ impl Catalogue {
         self.0
             .iter()
             .find(|definition| definition.kind == kind)
-            .ok_or_else(|| SpecError::UnknownType { kind: kind.to_owned(), nearest: self.nearest(kind) })
+            .ok_or_else(|| SpecError::of_unknown_type(kind, &self.nearest(kind)))
     }
 
     /// The same spec, with a scenario's name (`DELAY`, `TRUNCATED_RESPONSE` …) and parameters replaced by a
@@ -189,13 +188,12 @@ impl Catalogue {
     pub fn parse(&self, spec: &ToxicSpec) -> Result<Arc<dyn Start>, SpecError> {
         let spec = self.resolve(spec);
         let definition = self.definition(&spec.kind)?;
-        (definition.parse)(Value::Object(spec.attributes)).map_err(|rejection| SpecError::Attributes {
-            path: if rejection.path.is_empty() || rejection.path == "." {
-                "attributes".to_owned()
-            } else {
-                format!("attributes.{}", rejection.path)
-            },
-            reason: explained(rejection.reason, definition),
+        (definition.parse)(Value::Object(spec.attributes)).map_err(|rejection| {
+            let inside = SpecError::new(
+                rejection.path.trim_start_matches('.'),
+                explained(rejection.reason, definition),
+            );
+            inside.within("attributes")
         })
     }
 
@@ -244,27 +242,6 @@ fn explained(reason: String, definition: &Definition) -> String {
 struct Rejection {
     path: String,
     reason: String,
-}
-
-/// Why a spec cannot be used.
-#[derive(Clone, Debug, Error, PartialEq)]
-pub enum SpecError {
-    /// No toxic has this type.
-    #[error("no toxic has the type `{kind}`")]
-    UnknownType {
-        /// The type asked for.
-        kind: String,
-        /// The most similar types there are.
-        nearest: Vec<&'static str>,
-    },
-    /// A field does not fit.
-    #[error("{reason}")]
-    Attributes {
-        /// The field, from the toxic down.
-        path: String,
-        /// What was expected.
-        reason: String,
-    },
 }
 
 #[cfg(test)]

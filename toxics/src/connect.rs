@@ -241,8 +241,7 @@ mod tests {
     #[test]
     fn an_unknown_mode_is_answered_with_those_there_are() {
         let error = start(&json!({"mode": "refused"})).unwrap_err();
-        let SpecError::Attributes { path, reason } = error else { panic!("{error}") };
-        assert_eq!(path, "attributes.mode");
-        assert!(reason.contains("`refuse`") && reason.contains("`dns_timeout`"), "{reason}");
+        assert_eq!(error.path, "attributes.mode");
+        assert!(error.message.contains("`refuse`") && error.message.contains("`dns_timeout`"), "{error}");
     }
 }

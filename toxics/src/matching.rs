@@ -277,7 +277,7 @@ fn is_regex(pattern: &str) -> bool {
 }
 
 fn refused(field: &str, reason: String) -> SpecError {
-    SpecError::Attributes { path: format!("match.{field}"), reason }
+    SpecError::new(format!("match.{field}"), reason)
 }
 
 #[cfg(test)]

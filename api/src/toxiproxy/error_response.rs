@@ -61,8 +61,6 @@ impl From<ControlError> for ErrorResponse {
             ControlError::ProxyExists(_) => Self::new(StatusCode::CONFLICT, "proxy already exists"),
             ControlError::ToxicExists(_) => Self::toxic_exists(),
             ControlError::Spec(error) => error.into(),
-            ControlError::Invalid { path, message, .. } if path.is_empty() => Self::bad_body(message),
-            ControlError::Invalid { path, message, .. } => Self::bad_body(format_args!("{path}: {message}")),
             ControlError::Listen { reason, .. } => Self::new(StatusCode::INTERNAL_SERVER_ERROR, reason),
             ControlError::Forbidden(text) => Self::new(StatusCode::FORBIDDEN, text),
         }
@@ -71,9 +69,10 @@ impl From<ControlError> for ErrorResponse {
 
 impl From<SpecError> for ErrorResponse {
     fn from(error: SpecError) -> Self {
-        match error {
-            SpecError::UnknownType { .. } => Self::new(StatusCode::BAD_REQUEST, "invalid toxic type"),
-            SpecError::Attributes { path, reason } => Self::bad_body(format_args!("{path}: {reason}")),
+        match &error {
+            _ if error.is_unknown_type() => Self::new(StatusCode::BAD_REQUEST, "invalid toxic type"),
+            SpecError { path, message, .. } if path.is_empty() => Self::bad_body(message),
+            SpecError { path, message, .. } => Self::bad_body(format_args!("{path}: {message}")),
         }
     }
 }

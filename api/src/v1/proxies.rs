@@ -8,9 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{check, read};
+use super::read;
 use crate::{
-    Control, Problem,
+    Control, Problem, check,
     model::{Apply, Change, ProxySpec},
     request::{Body, Named},
 };
@@ -72,7 +72,7 @@ pub(super) async fn create<C: Control>(
     Body(body): Body,
 ) -> Result<(StatusCode, [(header::HeaderName, String); 1], Json<ProxySpec>), Problem> {
     let spec: ProxySpec = read::body(&body)?;
-    check::proxy(&spec, "")?;
+    check::strict_proxy(&spec)?;
     let created = control.create_proxy(spec).await?;
     let location = format!("/v1/proxies/{}", crate::client::segment(&created.name));
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(created)))
@@ -88,7 +88,7 @@ pub(super) async fn replace<C: Control>(
     if spec.name.is_empty() {
         spec.name.clone_from(&name);
     }
-    check::proxy(&spec, "")?;
+    check::strict_proxy(&spec)?;
     Ok(Json(control.change_proxy(&name, Box::new(|_| Ok(spec))).await?))
 }
 
@@ -101,7 +101,7 @@ pub(super) async fn patch<C: Control>(
     let patch: Value = read::body(&body)?;
     let change = move |current: ProxySpec| {
         let spec = read::merged(&current, &patch)?;
-        check::proxy(&spec, "")?;
+        check::strict_proxy(&spec)?;
         Ok(spec)
     };
     Ok(Json(control.change_proxy(&name, Box::new(change)).await?))
@@ -121,7 +121,7 @@ pub(super) async fn apply<C: Control>(
 ) -> Result<Json<Changes>, Problem> {
     let apply: Apply = read::body(&body)?;
     for (index, spec) in apply.proxies.iter().enumerate() {
-        check::proxy(spec, &format!("proxies[{index}]."))?;
+        check::strict_proxy(spec).map_err(|error| error.within(&format!("proxies[{index}]")))?;
     }
     Ok(Json(Changes { changes: control.apply(apply).await? }))
 }

@@ -1,6 +1,5 @@
 //! Reading requests strictly: every complaint says which field, and what was meant.
-use aconite_toxics::meant;
-use aconite_toxics::plain_words;
+use aconite_toxics::{SpecError, meant, plain_words};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -13,7 +12,7 @@ use crate::{ControlError, Problem};
 pub(super) fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // serde would read an array as a struct's fields in order.
     if !bytes.trim_ascii_start().starts_with(b"{") {
-        return Err(Problem::invalid("", "the body is no JSON object"));
+        return Err(Problem::invalid("", "the body is not a JSON object"));
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(complaint)?;
@@ -57,11 +56,7 @@ pub(super) fn merged<T: Serialize + DeserializeOwned>(
     let mut value =
         serde_json::to_value(resource).map_err(|error| ControlError::invalid("", error.to_string()))?;
     merge(&mut value, patch);
-    read_value(value).map_err(|Problem { path, message, hint, .. }| ControlError::Invalid {
-        path: path.unwrap_or_default(),
-        message,
-        hint,
-    })
+    read_value(value).map_err(|problem| SpecError::from(problem).into())
 }
 
 fn merge(value: &mut Value, patch: &Value) {

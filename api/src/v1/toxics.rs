@@ -1,16 +1,16 @@
 //! The toxics of a proxy.
 use std::sync::Arc;
 
-use aconite_toxics::ToxicSpec;
+use aconite_toxics::{SpecError, ToxicSpec};
 use axum::{Json, extract::State};
 use http::{StatusCode, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{check, proxies::TestScope, read};
+use super::{proxies::TestScope, read};
 use crate::{
-    Control, ControlError, Problem,
+    Control, ControlError, Problem, check,
     request::{Body, Named},
 };
 
@@ -44,7 +44,7 @@ pub(super) async fn add<C: Control>(
     if scope.test_id.is_some() {
         spec.matching.get_or_insert_default().test_id = scope.test_id;
     }
-    check::toxic(&spec, "")?;
+    check::strict_toxic(&spec)?;
     let added = control.add_toxic(&proxy, spec)?;
     Ok((StatusCode::CREATED, told(&*control), Json(added)))
 }
@@ -122,7 +122,7 @@ fn change<C: Control>(
         keeps("name", &current.name, &spec.name)?;
         keeps("type", &current.kind, &spec.kind)?;
         keeps("stream", &format!("{:?}", current.stream), &format!("{:?}", spec.stream))?;
-        check::toxic(&spec, "")?;
+        check::strict_toxic(&spec)?;
         Ok(spec)
     };
     let changed = control.change_toxic(proxy, toxic, Box::new(change))?;
@@ -140,9 +140,6 @@ fn keeps(field: &str, current: &str, next: &str) -> Result<(), ControlError> {
     if current == next {
         return Ok(());
     }
-    Err(ControlError::Invalid {
-        path: field.to_owned(),
-        message: format!("a toxic keeps its {field}: `{}`", current.to_lowercase()),
-        hint: Some("remove the toxic and add another".to_owned()),
-    })
+    let text = format!("a toxic keeps its {field}: `{}`", current.to_lowercase());
+    Err(SpecError::new(field, text).hint("remove the toxic and add another").into())
 }

@@ -8,7 +8,7 @@ use aconite_api::{
 use aconite_toxics::{Catalogue, Direction, ToxicSpec};
 use tokio::sync::broadcast;
 
-use super::{Fake, masked, resolve, within};
+use super::{Fake, masked, resolve};
 
 impl Control for Fake {
     fn catalogue(&self) -> &Catalogue {
@@ -93,7 +93,7 @@ impl Control for Fake {
 
     async fn apply(&self, apply: Apply) -> Result<Vec<Change>, ControlError> {
         let specs = apply.proxies.iter().enumerate().map(|(index, spec)| {
-            self.checked(spec.clone()).map_err(|error| within(&format!("proxies[{index}]"), error))
+            self.checked(spec.clone()).map_err(|error| error.within(&format!("proxies[{index}]")))
         });
         let specs = specs.collect::<Result<Vec<_>, _>>()?;
         let mut state = self.state();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use aconite_toxics::{
-    HostError, HostGlob, HostPort,
+    HostError, HostGlob, HostPort, SpecError,
     host::{self, normal_host},
 };
 use http::{HeaderMap, StatusCode, header};
@@ -41,22 +41,23 @@ impl ForwardRules {
     /// Reads them from the fields of a proxy's specification.
     ///
     /// # Errors
-    /// The field that is not valid, and why.
+    /// The first mistake.
     pub(crate) fn new(
         intercept: Option<&[String]>,
         hosts: &BTreeMap<String, String>,
         credentials: Option<&str>,
-    ) -> Result<Self, (&'static str, String)> {
+    ) -> Result<Self, SpecError> {
         let known = || aconite_dialects::known_hosts().map(|(host, _)| host.to_owned()).collect();
         let intercept = intercept.map_or_else(known, <[String]>::to_vec);
         for host in &intercept {
-            pattern(host, false).map_err(|reason| ("intercept", reason))?;
+            pattern(host, false).map_err(|reason| SpecError::new("intercept", reason))?;
         }
         let mut map = HashMap::<_, Vec<Mapped>>::new();
         let mut globs = Vec::new();
         for (from, to) in hosts {
-            let (host, port) = pattern(from, true).map_err(|reason| ("map", reason))?;
-            let target = Target::parse(to).map_err(|reason| ("map", format!("`{from}`: {reason}")))?;
+            let (host, port) = pattern(from, true).map_err(|reason| SpecError::new("map", reason))?;
+            let target =
+                Target::parse(to).map_err(|reason| SpecError::new("map", format!("`{from}`: {reason}")))?;
             let mapped = Mapped { port, target: Arc::new(target) };
             if is_glob(host) {
                 globs.push((host.len(), HostGlob::new(host), mapped));
@@ -67,7 +68,7 @@ impl ForwardRules {
         globs.sort_by_key(|(length, _, mapped)| Reverse((mapped.port.is_some(), *length)));
         map.values_mut().for_each(|of_host| of_host.sort_by_key(|mapped| mapped.port.is_none()));
         let credentials = credentials.map(Credentials::parse).transpose();
-        let credentials = credentials.map_err(|reason| ("credentials", reason))?;
+        let credentials = credentials.map_err(|reason| SpecError::new("credentials", reason))?;
         Ok(Self {
             intercept: intercept.iter().map(|host| HostGlob::new(host)).collect(),
             map,
@@ -145,14 +146,14 @@ mod tests {
         credentials: Option<String>,
     }
 
-    fn read(fields: serde_json::Value) -> Result<ForwardRules, (&'static str, String)> {
+    fn read(fields: serde_json::Value) -> Result<ForwardRules, SpecError> {
         let Fields { intercept, map, credentials } = serde_json::from_value(fields).unwrap();
         ForwardRules::new(intercept.as_deref(), &map, credentials.as_deref())
     }
 
     #[test]
     fn a_url_is_no_host() {
-        let refusal = |spec| read(spec).err();
+        let refusal = |spec| read(spec).err().map(|error| (error.path, error.message));
         for (spec, reason) in [
             (
                 serde_json::json!({"intercept": ["https://api.openai.com/v1"]}),
@@ -168,7 +169,7 @@ mod tests {
             ),
             (serde_json::json!({"intercept": [""]}), ("intercept", "`` is not a host")),
         ] {
-            assert_eq!(refusal(spec), Some((reason.0, reason.1.to_owned())));
+            assert_eq!(refusal(spec), Some((reason.0.to_owned(), reason.1.to_owned())));
         }
         assert_eq!(
             refusal(serde_json::json!({"intercept": ["*", "[::1]", "::1"], "map": {"a.test:443": "h:1"}})),
@@ -177,7 +178,7 @@ mod tests {
     }
 
     fn rules(spec: serde_json::Value) -> ForwardRules {
-        read(spec).map_err(|(_, reason)| reason).unwrap()
+        read(spec).unwrap()
     }
 
     #[test]
@@ -235,7 +236,7 @@ mod tests {
             } else {
                 serde_json::json!({"intercept": [from]})
             };
-            let (place, reason) = read(value).err().unwrap();
+            let SpecError { path: place, message: reason, .. } = read(value).err().unwrap();
             assert_eq!(place, field);
             assert!(reason.contains(said), "{from}: {reason}");
         }

@@ -55,9 +55,8 @@ fn read(value: &[u8], catalogue: &Catalogue) -> Result<Armed, String> {
             part.split_once('=').ok_or_else(|| format!("`{part}` is not of the form name=value"))?;
         put(&mut spec.attributes, name.trim(), read_value(value.trim()), MAX_DEPTH)?;
     }
-    let armed = Armed::new(&spec, catalogue).map_err(|error| match &error {
-        SpecError::UnknownType { nearest, .. } => format!("{error}; the nearest are {}", nearest.join(", ")),
-        SpecError::Attributes { path, .. } => format!("{path}: {error}"),
+    let armed = Armed::new(&spec, catalogue).map_err(|SpecError { path, message, hint, .. }| {
+        format!("{path}: {message}{}", hint.map_or_else(String::new, |hint| format!("; {hint}")))
     })?;
     check(&armed, catalogue)?;
     Ok(armed)
