@@ -34,6 +34,7 @@ mod named;
 pub mod outcome;
 pub mod parts;
 pub mod provider;
+mod spec_error;
 
 pub use content::Shape;
 pub use dialect::{Dialect, Operation, Recognised, known_hosts, recognise};
@@ -46,3 +47,4 @@ pub use hits::HitsFault;
 pub use media_type::MediaType;
 pub use parts::Part;
 pub use provider::Provider;
+pub use spec_error::SpecError;

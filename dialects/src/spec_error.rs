@@ -1,7 +1,7 @@
 //! Why a specification is refused.
 use thiserror::Error;
 
-/// Why the specification of a toxic or of a proxy is refused: what is wrong, where, and what to do.
+/// Why the specification of a toxic, a proxy or a breaker is refused: what is wrong, where, and what to do.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{message}")]
 pub struct SpecError {
@@ -21,7 +21,7 @@ impl SpecError {
     }
 
     /// No toxic has this type.
-    pub(crate) fn of_unknown_type(kind: &str, nearest: &[&str]) -> Self {
+    pub fn of_unknown_type(kind: &str, nearest: &[&str]) -> Self {
         let error = Self::new("type", format!("no toxic has the type `{kind}`"));
         Self {
             unknown_type: true,
