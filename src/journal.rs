@@ -213,6 +213,8 @@ impl Progress {
             let oldest = self.toxics.iter().position(|old| !old.struck).unwrap_or(0);
             self.toxics.remove(oldest);
         }
+        // Few have more than one, and a stream keeps it for as long as it lasts.
+        self.toxics.reserve_exact(1);
         self.toxics.push(strike);
     }
 }

@@ -69,7 +69,7 @@ pub(crate) async fn call(aconite: &Aconite, method: &str, path: &str, body: &str
     call_at(&aconite.admin_address().to_string(), method, path, body).await
 }
 
-async fn call_at(admin: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+pub(crate) async fn call_at(admin: &str, method: &str, path: &str, body: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(admin).await.unwrap();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",

@@ -278,7 +278,8 @@ pub(crate) async fn serve_http(
         http2,
         via,
     });
-    let service = service_fn(move |request| exchange::run(Arc::clone(&client), request));
+    // Boxed: hyper keeps room for one as long as the connection lasts, and a stream is over for it once its head is there.
+    let service = service_fn(move |request| Box::pin(exchange::run(Arc::clone(&client), request)));
     let io = TokioIo::new(if http2 { io.in_http2() } else { io.in_http1(proxy_error::instead_of) });
     let result = if http2 {
         let serving = http2::Builder::new(TokioExecutor::new())

@@ -55,6 +55,8 @@ impl<T: Weight> Pipeline<T> {
         let mut out = Schedule::default();
         out.came = now;
         filter.on_start(now, &mut out);
+        // Most have one stage, for as long as a connection lasts.
+        self.stages.reserve_exact(1);
         self.stages.push(Stage { id, filter, began: now, out, reported: Report::default() });
         self.settled = false;
     }
