@@ -1,0 +1,3 @@
+//! The state machines from outside, as their owner uses them.
+
+mod traces;
