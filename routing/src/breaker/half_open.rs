@@ -1,6 +1,6 @@
 //! The probes of a half-open breaker.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use super::{
     BreakerConfig, Kind,
@@ -16,8 +16,10 @@ pub(super) struct Probes {
     /// The moments at which the probes in flight lose their permits, by number of call. All leases are equally long, so
     /// that the first one is the first to end.
     leases: BTreeMap<u64, Moment>,
-    inconclusive: u32,
-    last_admitted: Option<Moment>,
+    /// How many said nothing.
+    pub(super) inconclusive: u32,
+    /// When the interval since the last admission is over.
+    pub(super) interval_until: Moment,
 }
 
 impl Probes {
@@ -29,9 +31,9 @@ impl Probes {
         u32::try_from(self.leases.len()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn begin(&mut self, call: u64, now: Moment, lease: Duration) {
-        self.leases.insert(call, now.saturating_add(lease));
-        self.last_admitted = Some(now);
+    pub(super) fn begin(&mut self, call: u64, now: Moment, config: &BreakerConfig) {
+        self.leases.insert(call, now.saturating_add(config.probe_lease.into()));
+        self.interval_until = now.saturating_add(config.probe_interval.into());
     }
 
     /// Ends a probe. Whether it still had its lease.
@@ -61,8 +63,7 @@ impl Probes {
 
     /// When the next probe is due, if there were too many that said nothing.
     pub(super) fn next_due(&self, config: &BreakerConfig) -> Option<Moment> {
-        let last = self.last_admitted.filter(|_| self.inconclusive >= config.inconclusive_limit())?;
-        Some(last.saturating_add(config.probe_interval.into()))
+        (self.inconclusive >= config.inconclusive_limit()).then_some(self.interval_until)
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use aconite_dialects::outcome::Outcome;
 
 use super::{
-    BreakerConfig, Counters, Denied, EventKind, Events, Kind, Reason, Report, Role, State, Ticket, Timing,
-    Verdict,
+    BreakerConfig, CountRateLimited, Counters, Denied, EventKind, Events, Kind, Reason, Report, Role, State,
+    Ticket, Timing, Verdict,
     event::Queue,
     half_open::{self, Probes},
     in_flight::InFlight,
@@ -142,7 +142,7 @@ impl Breaker {
         match (self.state, self.config.is_strict()) {
             (State::HalfOpen, true) => {
                 role = Role::Probe;
-                self.probes.begin(call, now, self.config.probe_lease.into());
+                self.probes.begin(call, now, &self.config);
             }
             (State::HalfOpen, false) => {
                 role = Role::Probe;
@@ -181,6 +181,7 @@ impl Breaker {
     }
 
     /// Records the result of a call.
+    #[expect(clippy::needless_pass_by_value, reason = "a ticket is used once")]
     pub fn record(&mut self, ticket: Ticket, report: Report, now: impl Into<Now>) {
         let now = self.step(now.into());
         let is_strict = self.config.is_strict();
@@ -190,16 +191,19 @@ impl Breaker {
         if !self.state.observes() {
             return;
         }
-        let is_failure = match (report.verdict, is_strict) {
-            (Verdict::Success, _) => false,
-            (Verdict::Failure, _) | (Verdict::RateLimited, false) => true,
-            (verdict, _) => {
-                self.count_no_verdict(verdict, report.duration);
-                if verdict == Verdict::RateLimited {
-                    self.cool_down(report.told_wait, now.moment);
-                }
-                return;
+        let is_limited = is_strict && report.verdict == Verdict::RateLimited;
+        if is_limited {
+            self.cool_down(report.told_wait, now.moment);
+        }
+        let is_failure = match report.verdict {
+            Verdict::Success => false,
+            Verdict::Failure => true,
+            Verdict::RateLimited
+                if !is_limited || self.config.count_rate_limited != CountRateLimited::Never =>
+            {
+                true
             }
+            verdict => return self.count_no_verdict(verdict, report.duration),
         };
         if is_strict && let Some(wait) = report.told_wait {
             self.raise_told(wait, now.moment);
@@ -301,10 +305,12 @@ impl Breaker {
             self.publish(EventKind::Success { duration });
         }
         self.window.record(Mark { failed, slow }, now.moment);
+        let is_rate_only = report.verdict == Verdict::RateLimited
+            && self.config.count_rate_limited == CountRateLimited::RateOnly;
         self.row = match (self.state, failed) {
             (State::HalfOpen, false) => self.row.saturating_add(1),
             (State::HalfOpen, true) | (_, false) => 0,
-            (_, true) => self.row.saturating_add(u32::from(report.is_consecutive)),
+            (_, true) => self.row.saturating_add(u32::from(!is_rate_only)),
         };
         match self.state {
             State::Closed | State::MetricsOnly => self.trip(now),

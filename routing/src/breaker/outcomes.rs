@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use aconite_dialects::outcome::{Class, Outcome};
 
-use super::{BreakerConfig, CountRateLimited, SlowCallDuration};
+use super::{BreakerConfig, SlowCallDuration};
 
 /// What a result says about the provider.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,8 +48,6 @@ pub struct Report {
     pub duration: Duration,
     /// Whether it is slow whatever its duration, such as a timeout that is shorter than the slow threshold.
     pub is_slow: bool,
-    /// Whether a failure adds to failures in a row.
-    pub is_consecutive: bool,
     /// How long the provider asks to wait. Not capped.
     pub told_wait: Option<Duration>,
     /// For how long the breaker opens at once.
@@ -59,7 +57,7 @@ pub struct Report {
 impl Report {
     /// A result with nothing but a verdict and a duration.
     pub const fn new(verdict: Verdict, duration: Duration) -> Self {
-        Self { verdict, duration, is_slow: false, is_consecutive: true, told_wait: None, open_for: None }
+        Self { verdict, duration, is_slow: false, told_wait: None, open_for: None }
     }
 }
 
@@ -96,7 +94,6 @@ impl BreakerConfig {
                 _ => timing.total,
             },
             is_slow: self.is_strict() && is_timeout(class),
-            is_consecutive: class != Class::Rate || self.count_rate_limited == CountRateLimited::Failure,
             told_wait: outcome.wait,
             open_for: open_for.filter(|_| matches!(verdict, Verdict::Success | Verdict::Failure)),
         }
@@ -107,12 +104,7 @@ impl BreakerConfig {
         match (self.ignore_outcomes.contains(&class), is_listed) {
             (true, _) => Verdict::Ignored,
             (_, Some(true)) => Verdict::Failure,
-            _ if self.is_strict() => match (verdict_of(class), self.count_rate_limited) {
-                (Verdict::RateLimited, CountRateLimited::RateOnly | CountRateLimited::Failure) => {
-                    Verdict::Failure
-                }
-                (verdict, _) => verdict,
-            },
+            _ if self.is_strict() => verdict_of(class),
             _ => match (class, is_listed) {
                 (Class::Ok | Class::Degraded, _) => Verdict::Success,
                 (Class::Cancelled, _) => Verdict::Cancelled,

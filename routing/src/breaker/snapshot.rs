@@ -25,6 +25,11 @@ pub struct Snapshot {
     open_for: Option<Duration>,
     cool_down_for: Option<Duration>,
     told_for: Option<Duration>,
+    /// How many probes said nothing.
+    inconclusive: u32,
+    /// For how long no other probe is due after too many of these.
+    interval_for: Duration,
+    is_of_probes: bool,
     window: Saved,
 }
 
@@ -36,7 +41,7 @@ impl Snapshot {
 }
 
 impl Breaker {
-    /// What the breaker knows at this moment.
+    /// What the breaker knows at this moment. Let it [`advance`](Self::advance) until then before.
     #[must_use]
     pub fn snapshot(&self, now: Moment) -> Snapshot {
         let now = now.max(self.now);
@@ -52,6 +57,9 @@ impl Breaker {
             open_for: ahead(Some(self.open_until)).filter(|_| self.state == State::Open),
             cool_down_for: ahead(self.cool_down_until),
             told_for: ahead(self.told_until),
+            inconclusive: self.probes.inconclusive,
+            interval_for: self.probes.interval_until.saturating_sub(now),
+            is_of_probes: self.window.is_of_probes,
             window: self.window.saved(now),
         }
     }
@@ -90,8 +98,13 @@ impl Breaker {
         self.open_until = ahead(snapshot.open_for).unwrap_or(just_over);
         self.cool_down_until = ahead(snapshot.cool_down_for);
         self.told_until = ahead(snapshot.told_for);
-        self.window =
-            if self.state == State::HalfOpen { self.half_open_window() } else { self.fresh_window() };
+        self.probes.inconclusive = snapshot.inconclusive;
+        self.probes.interval_until = now.saturating_add(snapshot.interval_for.saturating_sub(age));
+        self.window = match self.state {
+            State::HalfOpen => self.half_open_window(),
+            State::Open if snapshot.is_of_probes => self.half_open_window(),
+            _ => self.fresh_window(),
+        };
         self.window.load(&snapshot.window, age.as_secs());
         self.state_before = snapshot.state_for.saturating_add(age);
         self.resume(now);

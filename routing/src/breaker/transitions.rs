@@ -116,16 +116,17 @@ impl Breaker {
         if config == self.config {
             return Ok(());
         }
-        let shape = |of: &BreakerConfig| match self.state {
-            State::HalfOpen => {
+        let is_of_probes = self.window.is_of_probes;
+        let shape = |of: &BreakerConfig| match is_of_probes {
+            true => {
                 (of.semantics, SlidingWindowType::CountBased, of.permitted_number_of_calls_in_half_open_state)
             }
-            _ => (of.semantics, of.sliding_window_type, of.sliding_window_size),
+            false => (of.semantics, of.sliding_window_type, of.sliding_window_size),
         };
         let keeps_window = shape(&config) == shape(&self.config);
         self.config = config;
         self.begin_epoch();
-        let fresh = if self.state == State::HalfOpen { self.half_open_window() } else { self.fresh_window() };
+        let fresh = if is_of_probes { self.half_open_window() } else { self.fresh_window() };
         if keeps_window {
             self.window.set_minimum(fresh.minimum);
         } else {
@@ -275,7 +276,7 @@ impl Breaker {
     /// Half open, calls are counted also where the window is one over time.
     pub(super) fn half_open_window(&self) -> Window {
         let size = self.config.permitted_number_of_calls_in_half_open_state;
-        Window::count(size, self.config.half_open_minimum())
+        Window::of_probes(size, self.config.half_open_minimum())
     }
 
     /// The provider asks to be left alone. The end of that only ever moves to a later moment.

@@ -46,6 +46,8 @@ pub(super) struct Mark {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Window {
     pub(super) minimum: u32,
+    /// Whether it began half open. An open breaker can still have such a window.
+    pub(super) is_of_probes: bool,
     results: Results,
 }
 
@@ -58,12 +60,18 @@ enum Results {
 impl Window {
     /// The last `size` calls. The minimum cannot be more than fit.
     pub(super) fn count(size: u32, minimum: u32) -> Self {
-        Self { minimum: minimum.min(size), results: Results::Count(LastCalls::new(size)) }
+        let results = Results::Count(LastCalls::new(size));
+        Self { minimum: minimum.min(size), is_of_probes: false, results }
+    }
+
+    /// The last `size` calls, since the breaker became half open.
+    pub(super) fn of_probes(size: u32, minimum: u32) -> Self {
+        Self { is_of_probes: true, ..Self::count(size, minimum) }
     }
 
     /// The calls of the last `seconds`, of which the current one is the last.
     pub(super) fn time(seconds: u32, minimum: u32, now: Moment) -> Self {
-        Self { minimum, results: Results::Time(LastSeconds::new(seconds, now)) }
+        Self { minimum, is_of_probes: false, results: Results::Time(LastSeconds::new(seconds, now)) }
     }
 
     /// Changes how many results it must hold, as far as they fit.
