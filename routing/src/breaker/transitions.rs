@@ -240,7 +240,6 @@ impl Breaker {
             State::Open => self.counters.opened += u64::from(from != to),
             State::HalfOpen => {
                 self.window = self.half_open_window();
-                self.probes.untagged = self.config.permitted_number_of_calls_in_half_open_state.into();
                 self.not_permitted = 0;
             }
             _ => {

@@ -156,7 +156,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     /// Half open, the probes that still have their lease and those that gave a verdict are never more than permitted, as
     /// counted from outside.
