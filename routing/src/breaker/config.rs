@@ -82,7 +82,7 @@ pub enum CountRateLimited {
 ///
 /// An attempt is one time that the breaker opens. Attempts are counted from 1 since it was last closed.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a length of time such as 60s, or a list of them")]
 #[schemars(inline)]
 pub enum WaitDuration {
     /// The same for each attempt. With `strict`, `wait_multiplier` makes it grow.

@@ -106,6 +106,23 @@ fn each_entry_into_a_state_is_an_epoch() {
     assert_eq!((bench.state(), bench.metrics().buffered), (State::Closed, 0));
 }
 
+/// Also where the breaker keeps no list of the calls in flight.
+#[test]
+fn late_calls_are_known_by_their_epoch_alone() {
+    let untracked = BreakerConfig { in_flight_overdue: false, ..settings(Semantics::Strict, 10, 1, 50.0) };
+    let disabled =
+        BreakerConfig { initial_state: State::Disabled, ..settings(Semantics::Strict, 10, 1, 50.0) };
+    for config in [untracked, disabled] {
+        let mut bench = Bench::new(config);
+        let late = bench.acquire();
+        bench.breaker.transition_to(State::Closed, bench.now).unwrap();
+        bench.end(late, failure());
+        bench.end(Ticket::unasked(), failure());
+        assert_eq!((bench.state(), bench.metrics().buffered), (State::Closed, 0));
+        assert_eq!(bench.breaker.counters().late_failures, 2);
+    }
+}
+
 fn overdue(minimum: u32) -> BreakerConfig {
     BreakerConfig {
         slow_call_duration_threshold: Millis(5_000),

@@ -191,3 +191,25 @@ fn the_wait_grows_up_to_its_cap() {
         bench.wait(wait + 1);
     }
 }
+
+#[test]
+fn a_wait_that_cannot_be_read_is_explained() {
+    let read = serde_json::from_str::<BreakerConfig>(r#"{"wait_duration_in_open_state": "5"}"#);
+    assert!(read.unwrap_err().to_string().contains("such as 60s"));
+}
+
+#[test]
+fn the_schema_describes_every_setting() {
+    let schema = schemars::schema_for!(BreakerConfig).to_value();
+    let properties = schema["properties"].as_object().unwrap();
+    let json = serde_json::to_value(BreakerConfig::default()).unwrap();
+    let fields: std::collections::BTreeSet<_> = json.as_object().unwrap().keys().collect();
+    assert_eq!(properties.keys().collect::<std::collections::BTreeSet<_>>(), fields);
+    for (name, property) in properties {
+        assert!(property["description"].as_str().is_some_and(|text| text.contains("Default")), "{name}");
+    }
+    assert_eq!(schema["additionalProperties"], false);
+    assert_eq!(properties["failure_rate_threshold"]["exclusiveMinimum"], 0);
+    assert_eq!(properties["sliding_window_size"]["maximum"], 1_000_000);
+    assert_eq!(properties["probe_lease"]["x-unit"], "ms");
+}

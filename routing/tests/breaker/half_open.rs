@@ -57,6 +57,20 @@ fn slow_probes_open_as_early() {
 }
 
 #[test]
+fn slow_probes_that_may_come_put_closing_off() {
+    let (mut bench, probe) = Bench::half_open(BreakerConfig {
+        failure_rate_threshold: 100.0,
+        slow_call_rate_threshold: 50.0,
+        ..probes(Semantics::Strict, 4, 4)
+    });
+    bench.end(probe, success());
+    bench.call(success());
+    assert_eq!(bench.state(), State::HalfOpen, "the other two can be slow: 50 %");
+    bench.call(success());
+    assert_eq!(bench.state(), State::Closed);
+}
+
+#[test]
 fn t_23_opening_again_publishes_no_exceeded_rate() {
     for semantics in BOTH {
         let (mut bench, probe) = Bench::half_open(probes(semantics, 1, 1));
