@@ -148,7 +148,7 @@ impl Breaker {
                 role = Role::Probe;
                 self.probes.untagged = self.probes.untagged.saturating_sub(1);
             }
-            (State::Closed, true) if self.config.in_flight_overdue => {
+            (State::Closed | State::MetricsOnly, true) if self.config.in_flight_overdue => {
                 slot = Some(self.in_flight.begin(call, now));
             }
             _ => {}

@@ -90,7 +90,8 @@ impl Breaker {
         &self.config
     }
 
-    /// When a call may be admitted at the earliest, as far as the breaker knows: none while it is forced open.
+    /// When a call may be admitted at the earliest, as far as the breaker knows. None if it cannot know: while it is forced open,
+    /// and with the semantics of resilience4j while all probes are under way. The ramp after closing is left out.
     #[must_use]
     pub fn available_at(&self, now: Moment) -> Option<Moment> {
         let cooled = self.cool_down_until.filter(|_| self.is_cooling(now)).unwrap_or(now);

@@ -152,6 +152,15 @@ fn t_60_hung_calls_open_at_the_slow_threshold() {
 }
 
 #[test]
+fn hung_calls_are_seen_by_a_breaker_that_records_metrics_only() {
+    let mut bench = Bench::new(BreakerConfig { initial_state: State::MetricsOnly, ..overdue(5) });
+    let _hung: Vec<_> = (0..5).map(|_| bench.acquire()).collect();
+    bench.wait(5_001);
+    assert_eq!((bench.state(), bench.metrics().overdue), (State::MetricsOnly, 5));
+    assert_eq!(bench.events(), [EventKind::SlowCallRateExceeded { rate: 100.0 }]);
+}
+
+#[test]
 fn an_overdue_call_counts_once_and_no_longer_once_it_ends() {
     let mut bench = Bench::new(overdue(5));
     bench.calls(2, success());

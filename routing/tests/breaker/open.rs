@@ -150,6 +150,11 @@ fn t_48_moments_that_go_back_change_nothing() {
             assert!(bench.breaker.try_acquire(earlier).is_err());
             assert_eq!(bench.breaker.status(bench.now), before);
         }
+        bench.breaker.transition_to(State::Open, bench.now - ms(3_600_000)).unwrap();
+        let until = bench.breaker.status(bench.now).open_until.unwrap();
+        assert!(until >= bench.now + ms(10_000), "a wait that begins at an earlier moment begins now");
+        let mut bench = Bench::opened(settings(semantics, 10, 5, 50.0));
+        bench.breaker.advance(Duration::ZERO);
         bench.wait(10_000);
         assert_eq!(bench.reason(), Reason::Open, "the wait is as long as before");
         bench.wait(1);
