@@ -14,7 +14,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// What happened. The first seven are resilience4j's events.
+/// What happened. The first eight are resilience4j's events.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {

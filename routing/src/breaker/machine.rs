@@ -196,20 +196,26 @@ impl Breaker {
             self.cool_down(report.told_wait, now.moment);
         }
         let is_failure = match report.verdict {
-            Verdict::Success => false,
-            Verdict::Failure => true,
-            Verdict::RateLimited
-                if !is_limited || self.config.count_rate_limited != CountRateLimited::Never =>
-            {
-                true
+            Verdict::Success => Some(false),
+            Verdict::Failure => Some(true),
+            Verdict::RateLimited => {
+                let counts = !is_limited || self.config.count_rate_limited != CountRateLimited::Never;
+                counts.then_some(true)
             }
-            verdict => return self.count_no_verdict(verdict, report.duration),
+            Verdict::Ignored | Verdict::Inconclusive | Verdict::Cancelled => None,
         };
-        if is_strict && let Some(wait) = report.told_wait {
-            self.raise_told(wait, now.moment);
+        match is_failure {
+            Some(is_failure) => {
+                if is_strict && let Some(wait) = report.told_wait {
+                    self.raise_told(wait, now.moment);
+                }
+                self.count(is_failure, &report, now);
+            }
+            None => self.count_no_verdict(report.verdict, report.duration),
         }
-        self.count(is_failure, &report, now);
-        if let Some(wait) = report.open_for {
+        if let Some(wait) = report.open_for
+            && (is_failure.is_some() || is_limited)
+        {
             let may_open = match self.state {
                 State::Closed => true,
                 // This very call may have opened it just now, for a shorter time.

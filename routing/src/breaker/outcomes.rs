@@ -50,7 +50,7 @@ pub struct Report {
     pub is_slow: bool,
     /// How long the provider asks to wait. Not capped.
     pub told_wait: Option<Duration>,
-    /// For how long the breaker opens at once.
+    /// For how long the breaker opens at once, unless the verdict is that nothing is known.
     pub open_for: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ impl BreakerConfig {
             },
             is_slow: self.is_strict() && is_timeout(class),
             told_wait: outcome.wait,
-            open_for: open_for.filter(|_| matches!(verdict, Verdict::Success | Verdict::Failure)),
+            open_for,
         }
     }
 

@@ -178,6 +178,23 @@ fn an_exhausted_quota_opens_for_longer_at_once() {
 }
 
 #[test]
+fn any_outcome_can_open_at_once_unless_it_is_ignored() {
+    let config = BreakerConfig {
+        transition_on_result: [Class::Rate, Class::Context, Class::Degraded]
+            .map(|class| (class, Millis(90_000)))
+            .into(),
+        ..settings(Semantics::Strict, 10, 5, 50.0)
+    };
+    for (class, state) in
+        [(Class::Rate, State::Open), (Class::Degraded, State::Open), (Class::Context, State::Closed)]
+    {
+        let mut bench = Bench::new(config.clone());
+        bench.report(&outcome(class));
+        assert_eq!(bench.state(), state, "{class}");
+    }
+}
+
+#[test]
 fn rate_limits_are_failures_if_they_are_asked_to_be() {
     for (count, opens_rate, opens_row) in [
         (CountRateLimited::Never, false, false),
