@@ -147,3 +147,11 @@ fn a_snapshot_of_other_settings_is_taken_as_far_as_it_fits() {
     let time = BreakerConfig { sliding_window_type: SlidingWindowType::TimeBased, ..count };
     assert_eq!(restored(&time, &snapshot, 0).metrics().buffered, 0);
 }
+
+#[test]
+fn a_cool_down_ends_with_the_semantics_of_resilience4j() {
+    let mut bench = Bench::new(settings(Semantics::Strict, 10, 5, 50.0));
+    bench.report(&limited(Some(60)));
+    bench.breaker.reconfigure(settings(Semantics::R4j, 10, 5, 50.0), bench.now).unwrap();
+    let _call = bench.acquire();
+}
