@@ -67,11 +67,12 @@ const HTTP: [&str; 9] =
     ["message", "target", "ongoing", "body", "proxy_error", "upstream", "client", "exchange", "server"];
 
 /// What each crate of the workspace may use of the others, and what it must not use at all.
-const CRATES: [(&str, &[&str], &[&str]); 4] = [
+const CRATES: [(&str, &[&str], &[&str]); 5] = [
     ("aconite-dialects", &[], &["tokio", "hyper", "axum", "rustls"]),
+    ("aconite-routing", &["aconite-dialects"], &["tokio", "hyper", "axum", "rustls", "rand"]),
     ("aconite-toxics", &["aconite-dialects"], &["tokio", "hyper", "axum", "rustls"]),
     ("aconite-api", &["aconite-dialects", "aconite-toxics"], &["rustls"]),
-    ("aconite", &["aconite-api", "aconite-dialects", "aconite-toxics"], &[]),
+    ("aconite", &["aconite-api", "aconite-dialects", "aconite-routing", "aconite-toxics"], &[]),
 ];
 
 #[test]

@@ -17,6 +17,7 @@
 //! - [`outcome`]: how an attempt came out, read from a response or an event.
 //! - [`parts`]: where the parts of chat responses are.
 //! - [`provider`]: everything known of each provider, one file and one row each.
+//! - [`units`]: configuration values that carry their unit and their range in their type, for the crates above.
 
 pub mod checks;
 pub mod content;
@@ -35,6 +36,7 @@ pub mod outcome;
 pub mod parts;
 pub mod provider;
 mod spec_error;
+pub mod units;
 
 pub use content::Shape;
 pub use dialect::{Dialect, Operation, Recognised, known_hosts, recognise};

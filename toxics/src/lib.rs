@@ -27,10 +27,12 @@ mod similar;
 mod spec;
 mod stream;
 mod toxic;
-mod units;
 mod wording;
 
-pub use aconite_dialects::{BodyForm, SpecError};
+pub use aconite_dialects::{
+    BodyForm, SpecError,
+    units::{Micros, Millis, Percent, Probability},
+};
 pub use alias::scenarios;
 pub use catalogue::{Catalogue, Definition, Start};
 pub use connect::{Address, Connect, ConnectFault};
@@ -49,5 +51,4 @@ pub use similar::meant;
 pub use spec::{BodyMatch, Budget, Match, ToxicSpec, Window};
 pub use stream::{Moment, NEVER, Report, Schedule, Step, StreamFilter, Weight};
 pub use toxic::{BodyFilter, DocumentFilter, Instance, Level, Toxic};
-pub use units::{Micros, Millis, Percent, Probability};
 pub use wording::plain_words;

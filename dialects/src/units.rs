@@ -116,7 +116,7 @@ impl Probability {
     pub const ALWAYS: Self = Self(1.0);
 
     /// A value known to lie between 0 and 1; panics otherwise.
-    pub(crate) const fn of(value: f64) -> Self {
+    pub const fn of(value: f64) -> Self {
         assert!(value >= 0.0 && value <= 1.0, "a probability lies between 0 and 1");
         Self(value)
     }
@@ -149,7 +149,7 @@ pub struct Percent(f64);
 
 impl Percent {
     /// A value known to lie between 0 and 100; panics otherwise.
-    pub(crate) const fn of(value: f64) -> Self {
+    pub const fn of(value: f64) -> Self {
         assert!(value >= 0.0 && value <= 100.0, "a percentage lies between 0 and 100");
         Self(value)
     }
