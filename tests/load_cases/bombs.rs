@@ -26,7 +26,7 @@ const READ: usize = 96 * MIB;
 /// What the process may take beyond what it has when idle: 16 MiB that a document may decode to, twice while the buffer
 /// grows, and a decoder with a window of 16 MiB.
 const MOST: usize = 64 * MIB;
-/// How long a neighbour may wait. A debug build decodes twenty times more slowly.
+/// How long a neighbour may wait. A debug build decodes more than ten times more slowly.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(debug_assertions) { 4 } else { 1 });
 
 /// A gigabyte of zeros, in less than 1.5 MiB.
