@@ -34,15 +34,3 @@ impl From<Moment> for Now {
         Self { moment, roll: 0.5 }
     }
 }
-
-/// What is wrong with a configuration.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{path}: {message}")]
-pub struct Problem {
-    /// The field, from the configuration's root down.
-    pub path: String,
-    /// What is wrong, and what was expected.
-    pub message: String,
-    /// What to do.
-    pub hint: Option<String>,
-}

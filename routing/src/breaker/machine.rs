@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use aconite_dialects::outcome::Outcome;
+use aconite_dialects::{SpecError, outcome::Outcome};
 
 use super::{
     BreakerConfig, CountRateLimited, Counters, Denied, EventKind, Events, Kind, Reason, Report, Role, State,
@@ -12,7 +12,7 @@ use super::{
     in_flight::InFlight,
     window::{Mark, Totals, Window, percent},
 };
-use crate::{Moment, Now, Problem};
+use crate::{Moment, Now};
 
 /// A circuit breaker. See the [module](super) for its rules.
 ///
@@ -58,7 +58,7 @@ impl Breaker {
     ///
     /// # Errors
     /// Everything that is wrong with the configuration.
-    pub fn new(config: BreakerConfig, now: impl Into<Now>) -> Result<Self, Vec<Problem>> {
+    pub fn new(config: BreakerConfig, now: impl Into<Now>) -> Result<Self, Vec<SpecError>> {
         config.validate("")?;
         let now = now.into();
         let mut breaker = Self {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use aconite_dialects::SpecError;
 use serde::{Deserialize, Serialize};
 
 use super::{Breaker, BreakerConfig, State, window::Saved};
-use crate::{Moment, Now, Problem};
+use crate::{Moment, Now};
 
 /// What a breaker knows, for the next process. Moments are stored as the time from or until the snapshot.
 ///
@@ -76,7 +77,7 @@ impl Breaker {
         snapshot: &Snapshot,
         age: Duration,
         now: impl Into<Now>,
-    ) -> Result<Self, Vec<Problem>> {
+    ) -> Result<Self, Vec<SpecError>> {
         let now = now.into();
         let mut breaker = Self::new(config, now)?;
         let wait = breaker.config.wait(snapshot.attempts, 0.5);

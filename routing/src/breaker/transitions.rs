@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use aconite_dialects::SpecError;
+
 use super::{Breaker, BreakerConfig, EventKind, IllegalTransition, SlidingWindowType, State, window::Window};
-use crate::{Moment, Now, Problem};
+use crate::{Moment, Now};
 
 /// How many timers run exactly at their moments in one step. Those that are still due after that run as of the current moment,
 /// so that a breaker that nobody asked for a day does not go through thousands of states.
@@ -110,7 +112,7 @@ impl Breaker {
     ///
     /// # Errors
     /// Everything that is wrong with the settings. Nothing has changed then.
-    pub fn reconfigure(&mut self, config: BreakerConfig, now: impl Into<Now>) -> Result<(), Vec<Problem>> {
+    pub fn reconfigure(&mut self, config: BreakerConfig, now: impl Into<Now>) -> Result<(), Vec<SpecError>> {
         config.validate("")?;
         let now = self.step(now.into());
         if config == self.config {

@@ -1,14 +1,14 @@
 //! Settings: what is read, refused and warned about.
 
-use aconite_dialects::units::{Millis, Probability};
-use aconite_routing::{
-    Problem,
-    breaker::{CountRateLimited, Kind, SlidingWindowType, SlowCallDuration, State},
+use aconite_dialects::{
+    SpecError,
+    units::{Millis, Probability},
 };
+use aconite_routing::breaker::{CountRateLimited, Kind, SlidingWindowType, SlowCallDuration, State};
 
 use super::*;
 
-fn problems(config: &BreakerConfig) -> Vec<Problem> {
+fn problems(config: &BreakerConfig) -> Vec<SpecError> {
     config.validate("routes[0].breaker").err().unwrap_or_default()
 }
 

@@ -1,11 +1,8 @@
 //! Which settings contradict each other, or can have no effect.
 
-use aconite_dialects::units::Millis;
+use aconite_dialects::{SpecError, units::Millis};
 
-use crate::{
-    Problem,
-    breaker::{BreakerConfig, Kind, Semantics, SlidingWindowType, State, WaitDuration},
-};
+use crate::breaker::{BreakerConfig, Kind, Semantics, SlidingWindowType, State, WaitDuration};
 
 /// The largest window.
 const MAX_WINDOW: u32 = 1_000_000;
@@ -20,7 +17,7 @@ impl BreakerConfig {
     ///
     /// # Errors
     /// Everything that is wrong, in the order of the fields.
-    pub fn validate(&self, path: &str) -> Result<(), Vec<Problem>> {
+    pub fn validate(&self, path: &str) -> Result<(), Vec<SpecError>> {
         let mut problems = Problems { path, found: Vec::new() };
         self.check_window(&mut problems);
         self.check_times(&mut problems);
@@ -32,7 +29,7 @@ impl BreakerConfig {
     /// What works, but probably not as meant, with this many calls for each second. `path` is as in
     /// [`validate`](Self::validate).
     #[must_use]
-    pub fn warnings(&self, calls_per_second: f64, path: &str) -> Vec<Problem> {
+    pub fn warnings(&self, calls_per_second: f64, path: &str) -> Vec<SpecError> {
         let mut problems = Problems { path, found: Vec::new() };
         let expected = calls_per_second * f64::from(self.sliding_window_size);
         if self.kind == Kind::FailureRate
@@ -197,16 +194,16 @@ impl BreakerConfig {
 
 struct Problems<'p> {
     path: &'p str,
-    found: Vec<Problem>,
+    found: Vec<SpecError>,
 }
 
 impl Problems<'_> {
     fn add(&mut self, field: &str, message: &str, hint: Option<&str>) {
-        let dot = if self.path.is_empty() { "" } else { "." };
-        self.found.push(Problem {
-            path: format!("{}{dot}{field}", self.path),
-            message: message.to_owned(),
-            hint: hint.map(str::to_owned),
+        let error = SpecError::new(field, message);
+        let error = if self.path.is_empty() { error } else { error.within(self.path) };
+        self.found.push(match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
         });
     }
 
@@ -220,7 +217,7 @@ impl Problems<'_> {
 
     fn positive(&mut self, field: &str, time: Millis) {
         if time == Millis(0) {
-            self.add(field, "0 is no length of time: it is at least 1ms", None);
+            self.add(field, "0 is not a length of time: it is at least 1ms", None);
         }
         self.limited(field, time);
     }
