@@ -17,6 +17,9 @@ mod otlp;
 #[cfg(not(feature = "otlp"))]
 #[path = "otlp_left_out.rs"]
 mod otlp;
+#[cfg(all(test, feature = "otlp"))]
+#[allow(dead_code, reason = "its test runs in every build")]
+mod otlp_left_out;
 mod proxies;
 mod remote;
 mod report;

@@ -1,6 +1,7 @@
 //! Trailers: forwarded where the next hop can carry them, and dropped without harm where it cannot (RFC 9110, section 6.5).
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response};
+use serde_json::json;
 
 use super::OK;
 use crate::{
@@ -31,6 +32,26 @@ async fn a_requests_pass_from_http_1_to_http_1() {
     let post = "POST / HTTP/1.1\r\nHost: x\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhello\r\n0\r\nx-sum: 7\r\n\r\n";
     assert_eq!(proxied.raw_patiently(post).await.status(), 200);
     assert!(origin.received().ends_with("\r\n0\r\nx-sum: 7\r\n\r\n"), "{}", origin.received());
+}
+
+#[tokio::test]
+async fn a_requests_pass_although_a_toxic_reads_or_edits_its_body() {
+    let edit = |path: &str| json!({"type": "edit", "stream": "upstream", "attributes": {"ops": [{"path": path, "set": 2}]}});
+    for (toxic, body) in [
+        (json!({"type": "hang", "match": {"body": [{"path": "$.a", "equals": 5}]}}), "{\"a\":1}"),
+        (edit("$.absent.a"), "{\"a\":1}"),
+        (edit("$.a"), "{\"a\":2}"),
+    ] {
+        let origin = Origin::answering(OK).await;
+        let proxied = Proxied::http(&origin).await;
+        proxied.add(toxic.clone()).await;
+        let post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n7\r\n{\"a\":1}\r\n0\r\nx-sum: 7\r\n\r\n";
+        assert_eq!(proxied.raw_patiently(post).await.status(), 200, "{toxic}");
+        let received = origin.received();
+        let whole = received.contains(&format!("\r\n7\r\n{body}\r\n"))
+            && received.ends_with("\r\n0\r\nx-sum: 7\r\n\r\n");
+        assert!(whole, "{toxic}: {received}");
+    }
 }
 
 #[tokio::test]

@@ -61,7 +61,8 @@ async fn upload(address: &str, connections: usize, at_once: usize, body: Vec<u8>
 }
 
 /// 2,000 uploads of 100 KB, one in twenty held for three seconds: what waits is held, and nothing else, and not for
-/// longer. The allocator keeps a little of what was freed, so "falls back" is: a second round needs no more.
+/// longer. The allocator keeps a little of what was freed, so "falls back" is: further rounds need less than what
+/// would be left if none of the bodies that wait, ten MiB a round, were given back.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn tox_05_memory_is_what_is_in_flight_and_is_given_back() {
@@ -73,7 +74,7 @@ async fn tox_05_memory_is_what_is_in_flight_and_is_given_back() {
     let (server, address) = server(&origin, &toxic).await;
     let before = server.memory("VmRSS");
     let mut after = Vec::new();
-    for round in 0..2 {
+    for round in 0..3 {
         upload(&address, 2000, 250, vec![1; 100_000]).await;
         // All bodies together are 190 MiB, those that wait about ten.
         let peak = server.memory("VmHWM").saturating_sub(before);
@@ -88,8 +89,8 @@ async fn tox_05_memory_is_what_is_in_flight_and_is_given_back() {
         }
         after.push(least);
     }
-    let grown = after[1].saturating_sub(after[0]);
-    assert!(grown < 8 * MIB, "{} MiB more after the second round", grown / MIB);
+    let grown = after[2].saturating_sub(after[0]);
+    assert!(grown < 16 * MIB, "{} MiB more after two further rounds", grown / MIB);
 }
 
 #[cfg(target_os = "linux")]
